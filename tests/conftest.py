@@ -1,0 +1,114 @@
+"""The servers, each started once per test process when the first test asks for it.
+
+A fixture hands out a healthy server: what an earlier test paused or killed is resumed or started again.
+`STEPVAULT_TEST_POSTGRES_URL` and `STEPVAULT_TEST_REDIS_URL` name servers to use in place of ours for
+`postgres_url` and `redis_url`; tests that kill a server always have one of ours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+import redis
+
+from tests.servers import PgBouncer, Postgres, Redis62, RedisCluster, Valkey, fresh_database
+
+
+@pytest.fixture(scope="session")
+def _postgres() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _valkey() -> Iterator[Valkey]:
+    with Valkey() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _redis62() -> Iterator[Redis62]:
+    if reason := Redis62.reason_missing():
+        pytest.skip(reason)
+    with Redis62() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _redis_cluster() -> Iterator[RedisCluster]:
+    with RedisCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def _pgbouncer(_postgres: Postgres) -> Iterator[PgBouncer]:
+    if PgBouncer.binary() is None:
+        pytest.skip("PgBouncer is not installed (apt install pgbouncer)")
+    with PgBouncer(_postgres) as pooler:
+        yield pooler
+
+
+@pytest.fixture
+def postgres_server(_postgres: Postgres) -> Postgres:
+    """Our PostgreSQL; a test may kill, pause and restart it."""
+    return _postgres.heal()
+
+
+@pytest.fixture
+def valkey_server(_valkey: Valkey) -> Valkey:
+    """Our Valkey, emptied; a test may kill, pause and restart it."""
+    _valkey.heal().flush()
+    return _valkey
+
+
+@pytest.fixture
+def redis62_server(_redis62: Redis62) -> Redis62:
+    """Our Redis 6.2, emptied; skips, saying why, on a platform for which pip has none."""
+    _redis62.heal().flush()
+    return _redis62
+
+
+@pytest.fixture
+def redis_cluster(_redis_cluster: RedisCluster) -> RedisCluster:
+    """Our cluster of three masters, emptied."""
+    _redis_cluster.heal().flush()
+    return _redis_cluster
+
+
+@pytest.fixture
+def pgbouncer(postgres_server: Postgres, _pgbouncer: PgBouncer) -> PgBouncer:
+    """Our PgBouncer in front of `postgres_server`, pooling transactions; skips where it is not installed."""
+    return _pgbouncer.heal()
+
+
+@pytest.fixture
+def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The url of an empty database, dropped after the test."""
+    theirs = os.environ.get("STEPVAULT_TEST_POSTGRES_URL")
+    with fresh_database(theirs or request.getfixturevalue("postgres_server").url) as url:
+        yield url
+
+
+@pytest.fixture
+def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The url of an empty Redis database."""
+    theirs = os.environ.get("STEPVAULT_TEST_REDIS_URL")
+    if not theirs:
+        yield request.getfixturevalue("valkey_server").url
+        return
+    url = _database_of_this_process(theirs)
+    with redis.Redis.from_url(url) as client:
+        if client.dbsize():  # not ours to empty
+            pytest.fail(f"the Redis database of {url} is not empty")
+        yield url
+        client.flushdb()
+
+
+def _database_of_this_process(url: str) -> str:
+    """Parallel test processes get databases of their own: the one named, the next, ..."""
+    parts = urlsplit(url)
+    number = int(parts.path.strip("/") or 0) + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    return urlunsplit(parts._replace(path=f"/{number}"))
