@@ -1,7 +1,7 @@
 """Make `build/dev/stepvault`: the package as it is installed, as links to the folders it is written in.
 
 Type checkers do not see the import hook of an editable install. They read this tree instead. Folders are real
-and files are links, so that a checker walks it like any package. Run it again when a file was added or removed.
+and files are links, so that a checker walks it like any package. Run it again when files come or go.
 """
 
 from __future__ import annotations
