@@ -1,0 +1,1 @@
+"""Every checkpointer operation, once, as a generator over a backend's primitives."""

@@ -1,0 +1,100 @@
+"""What every operation is given: the saver's parts, and the address a config names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from stepvault._core.codec import Codec
+from stepvault._core.ids import id_key, text_key, text_of, thread_text
+from stepvault._core.knowledge import Knowledge, ThreadKey
+from stepvault._core.ports import Port
+from stepvault._core.runs import Run, Runs
+from stepvault._core.values import Decoder
+from stepvault.checkpointers._dialect import Dialect
+from stepvault.errors import ConfigurationError
+
+
+@dataclass(slots=True)
+class Tables:
+    """Whether the tables are known to be there."""
+
+    ready: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The parts of a saver that its views and clones share."""
+
+    dialect: Dialect
+    knowledge: Knowledge
+    runs: Runs
+    codec: Codec
+    credentials: frozenset[str]
+    random: Callable[[int], bytes]
+    native: Port
+    jsonplus: Port
+    tables: Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A saver's view: the shared parts, its tenant and its serializer."""
+
+    core: Core
+    tenant: bytes
+    port: Port
+
+    def key(self, thread_id: Any) -> ThreadKey:
+        return ThreadKey(self.tenant, text_key("thread_id", thread_text(thread_id)))
+
+    def decoder(self, elements: Mapping[int, bytes]) -> Decoder:
+        return Decoder(self.port, self.core.native, self.core.jsonplus, elements)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a config names: a thread, a namespace, maybe a checkpoint, maybe the run that asks."""
+
+    key: ThreadKey
+    ns: bytes
+    checkpoint: bytes | None
+    run: Run | None
+
+    def config(self, checkpoint_id: str) -> RunnableConfig:
+        """The config of a checkpoint in this namespace."""
+        return config_of(self.key, self.ns, checkpoint_id)
+
+
+def address_of(scope: Scope, config: Mapping[str, Any] | None) -> Address:
+    """Read a config.
+
+    Raises:
+        ConfigurationError: It names no thread.
+        IdentifierError: An id is of a kind that cannot be stored.
+    """
+    configurable = (config or {}).get("configurable")
+    if not isinstance(configurable, Mapping) or "thread_id" not in configurable:
+        raise ConfigurationError('The config names no thread; pass {"configurable": {"thread_id": ...}}.')
+    assert config is not None
+    checkpoint_id = configurable.get("checkpoint_id")
+    return Address(
+        key=scope.key(configurable["thread_id"]),
+        ns=text_key("checkpoint_ns", configurable.get("checkpoint_ns") or ""),
+        checkpoint=id_key("checkpoint_id", checkpoint_id) if checkpoint_id else None,
+        run=scope.core.runs.of(config),
+    )
+
+
+def config_of(key: ThreadKey, ns: bytes, checkpoint_id: str) -> RunnableConfig:
+    """The config of one checkpoint."""
+    return {
+        "configurable": {
+            "thread_id": text_of(key.thread),
+            "checkpoint_ns": text_of(ns),
+            "checkpoint_id": checkpoint_id,
+        }
+    }

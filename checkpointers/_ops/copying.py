@@ -1,0 +1,41 @@
+"""Copying a thread under a new id: a new generation with the same rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepvault._core.ids import new_uid, text_of
+from stepvault._core.plan import Atomic, Op
+from stepvault._core.rows import Guard
+from stepvault.checkpointers._ops.context import Scope
+from stepvault.errors import ConfigurationError, ConflictError
+
+
+def copy_thread(scope: Scope, source_id: Any, target_id: Any) -> Op[None]:
+    """Copy every checkpoint and write of a thread; leases and effects are not copied.
+
+    An unknown source copies nothing, as the conformance suite asks.
+
+    Raises:
+        ConfigurationError: Source and target are the same thread.
+        ConflictError: The target exists; nothing was copied.
+    """
+    source, target = scope.key(source_id), scope.key(target_id)
+    if source == target:
+        raise ConfigurationError(f"copy_thread needs two threads, both are {text_of(source.thread)!r}.")
+    copied = yield Atomic(_copy(scope, source, target), "write")
+    if copied is False:
+        raise ConflictError(
+            f"Thread {text_of(target.thread)!r} exists; nothing was copied. Delete it first or choose another id."
+        )
+    scope.core.knowledge.forget(target)
+
+
+def _copy(scope: Scope, source: Any, target: Any) -> Op[bool | None]:
+    dialect = scope.core.dialect
+    yield from dialect.lock(source)
+    skeleton = yield from dialect.skeleton(source)
+    if skeleton is None:
+        return None
+    guard = Guard(target, None, new_uid(), scope.core.random(8), skeleton.thread.extents)
+    return (yield from dialect.copy(skeleton.thread, guard))

@@ -1,0 +1,160 @@
+"""The write protocol: encode against what is known, commit only if that still holds, else learn and repeat.
+
+Every write compares the thread's revision under its row lock and leaves a new one. A refused write changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from stepvault._core.chunks import PACK_BYTES, ChunkRow, closed_pages, pack_rows
+from stepvault._core.codec import unpack
+from stepvault._core.ids import new_uid, text_of
+from stepvault._core.knowledge import Known, View
+from stepvault._core.manifest import PAGE, Extents, first_of
+from stepvault._core.plan import Acquire, Atomic, Op
+from stepvault._core.record import decode_record
+from stepvault._core.rows import Elements, Guard, ThreadRow
+from stepvault._core.values import Encoder
+from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.load import held, learn
+from stepvault.errors import ConflictError, StorageUnavailableError, ThreadGoneError
+
+T = TypeVar("T")
+
+_ATTEMPTS = 64  # only a backend without locks ever needs more than three
+_LOCK_AFTER = 2
+_REPEATS = 2  # after a lost connection
+
+
+def store(
+    scope: Scope,
+    at: Address,
+    attempt: Callable[[View | None], Op[T | None]],
+    needs: Callable[[View], bool],
+    base: bytes | None,
+) -> Op[T]:
+    """Do a write, however often another writer comes first.
+
+    Args:
+        scope: The saver's view.
+        at: Where to write.
+        attempt: Encodes the write against a view (None: the thread does not exist) and stores it; None if refused.
+        needs: Whether the write must load `base` although a view is known.
+        base: The checkpoint whose elements and forms the write most likely shares.
+
+    Raises:
+        ThreadGoneError: The run loaded a generation of this thread that is gone.
+        ConflictError: Other writers were always first.
+    """
+    known = scope.core.knowledge.of(at.key)
+    entered = yield Acquire(known.gate)
+    known.busy += 1
+    repeats = 0
+    try:
+        for tries in range(_ATTEMPTS):
+            once = _once(scope, at, known, attempt, needs, base)
+            locked = tries >= _LOCK_AFTER and scope.core.dialect.locks
+            try:
+                result = yield from (_locked(scope, at, once) if locked else once)
+            except StorageUnavailableError as exc:
+                repeats += 1
+                if not exc.repeat or repeats > _REPEATS:
+                    raise
+                result = None
+            if result is not None:
+                return result
+            known.view = None
+        raise ConflictError(f"Thread {text_of(at.key.thread)!r} is written by others without pause; repeat later.")
+    except BaseException:
+        known.view = None  # what was noted may not have been committed
+        raise
+    finally:
+        known.busy -= 1
+        if entered:
+            known.gate.release()
+
+
+def _locked(scope: Scope, at: Address, once: Op[T | None]) -> Op[T | None]:
+    def inside() -> Op[T | None]:
+        yield from scope.core.dialect.lock(at.key)
+        return (yield from once)
+
+    return (yield Atomic(inside(), "write"))  # type: ignore[no-any-return]
+
+
+def _once(
+    scope: Scope,
+    at: Address,
+    known: Known,
+    attempt: Callable[[View | None], Op[T | None]],
+    needs: Callable[[View], bool],
+    base: bytes | None,
+) -> Op[T | None]:
+    view = known.view
+    expected = at.run.loaded.get(at.key) if at.run else None
+    if view is None or needs(view) or (expected and view.uid != expected):
+        loaded = yield from scope.core.dialect.load(at.key, at.ns, base, held(view))
+        learn(scope, known, loaded, writer=True)
+        view = known.view
+        for row in loaded.checkpoints:
+            if view is not None:
+                view.keep(row.ns, row.id, decode_record(unpack(row.body)))
+    if expected and (view is None or view.uid != expected):
+        raise ThreadGoneError(
+            f"Thread {text_of(at.key.thread)!r} was deleted, erased or expired while this run was at work; "
+            "nothing was stored. Start a new run."
+        )
+    return (yield from attempt(view))
+
+
+def encoder_for(scope: Scope, view: View | None, inline: int) -> Encoder:
+    """An encoder against a view."""
+    known = view.known if view else {}
+    extents = view.extents.copy() if view else Extents()
+    return Encoder(scope.port, scope.core.knowledge.seed, known, extents, inline)
+
+
+def guard_for(scope: Scope, at: Address, view: View | None, extents: Extents) -> Guard:
+    """What the write relies on; a fresh revision and, for a new thread, a fresh generation."""
+    thread = ThreadRow(view.no, view.uid, view.rev, b"") if view else None
+    uid = view.uid if view else new_uid()
+    return Guard(at.key, thread, uid, scope.core.random(8), extents.pack())
+
+
+def elements_for(scope: Scope, view: View | None, encoder: Encoder) -> Elements:
+    """Rows of the new elements; a page that they close is packed into one row with its older elements."""
+    if not encoder.elements:
+        return Elements()
+    rows = pack_rows(encoder.elements, scope.core.codec)
+    stored = {**(view.elements if view else {}), **dict(encoder.elements)} if _closes(rows) else {}
+    whole: list[ChunkRow] = []
+    closed: list[int] = []
+    for page in closed_pages(rows):
+        first = first_of(page)
+        fresh = {number for number, _ in encoder.elements}
+        if first not in fresh and not (view and page in view.pages):
+            continue  # older elements of this page are not at hand
+        members = [(number, stored[number]) for number in range(first, first + PAGE) if number in stored]
+        if sum(len(element) for _, element in members) <= PACK_BYTES:
+            whole += pack_rows(members, scope.core.codec, PACK_BYTES)
+            closed.append(page)
+    pages = set(closed)
+    return Elements([row for row in rows if (row.no - 1) // PAGE not in pages] + whole, closed)
+
+
+def _closes(rows: list[ChunkRow]) -> bool:
+    return bool(closed_pages(rows))
+
+
+def settle(at: Address, known: Known, view: View | None, guard: Guard, no: object, encoder: Encoder) -> View:
+    """Note a stored write: the view moves on to the revision it left."""
+    if view is None:
+        view = View(no, guard.uid, guard.rev, encoder.extents)
+    view.rev, view.extents = guard.rev, encoder.extents
+    view.add(encoder.new, encoder.elements)
+    known.view = view
+    if at.run is not None:
+        at.run.note(at.key, view.uid)
+    return view

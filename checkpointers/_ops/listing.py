@@ -1,0 +1,108 @@
+"""Listing checkpoints, newest first, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+
+from stepvault._core.chunks import unpack_row
+from stepvault._core.codec import unpack
+from stepvault._core.ids import id_key, text_key
+from stepvault._core.metadata import check_filter, filter_tokens, fully_indexed, matches
+from stepvault._core.plan import Op
+from stepvault._core.record import decode_record
+from stepvault._core.rows import Loaded, Query, WriteRow
+from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.load import metadata_of, tuple_of
+from stepvault.checkpointers._ops.put import run_key, source_key, step_key
+from stepvault.errors import ConfigurationError
+
+_PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is asked for, and how far it got."""
+
+    query: Query | None  # None: at the end
+    wanted: Mapping[str, Any]
+    left: int | None
+
+
+def start(
+    scope: Scope,
+    config: RunnableConfig | None,
+    filter: Mapping[str, Any] | None,
+    before: RunnableConfig | None,
+    limit: int | None,
+) -> Listing:
+    """Check the arguments of a list.
+
+    Raises:
+        ConfigurationError: A negative limit, or a filter that could never match.
+        IdentifierError: An id is of a kind that cannot be stored.
+    """
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise ConfigurationError(f"limit must be None or an int >= 0, not {limit!r}.")
+    wanted = check_filter(filter, scope.core.credentials)
+    query = _query(scope, (config or {}).get("configurable") or {}, (before or {}).get("configurable") or {}, wanted)
+    return Listing(query if limit != 0 else None, wanted, limit)
+
+
+def _query(scope: Scope, named: Mapping[str, Any], before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Query:
+    thread_id, ns, checkpoint_id = (named.get(name) for name in ("thread_id", "checkpoint_ns", "checkpoint_id"))
+    return Query(
+        tenant=scope.tenant,
+        thread=scope.key(thread_id).thread if "thread_id" in named else None,
+        ns=text_key("checkpoint_ns", ns) if ns is not None else None,
+        checkpoint=id_key("checkpoint_id", checkpoint_id) if checkpoint_id else None,
+        before=id_key("checkpoint_id", before["checkpoint_id"]) if before.get("checkpoint_id") else None,
+        source=source_key(wanted.get("source")),
+        step=step_key(wanted.get("step")),
+        run=run_key(wanted["run_id"]) if type(wanted.get("run_id")) is str else None,
+        tokens=filter_tokens(wanted),
+    )
+
+
+def page(scope: Scope, listing: Listing) -> Op[tuple[list[CheckpointTuple], Listing]]:
+    """The next checkpoints of a listing, and what is left of it."""
+    assert listing.query is not None
+    size = _PAGE if listing.left is None else min(_PAGE, listing.left)
+    if not fully_indexed(listing.wanted):
+        size = _PAGE
+    groups = yield from scope.core.dialect.page(replace(listing.query, limit=size))
+    found: list[CheckpointTuple] = []
+    count, after = 0, listing.query.after
+    for key, loaded in groups:
+        count += len(loaded.checkpoints)
+        found += _decode(scope, key, loaded, listing.wanted)
+        if loaded.checkpoints:
+            last = loaded.checkpoints[-1]
+            after = (last.id, last.ns, key.thread)
+    left = listing.left
+    if left is not None:
+        found = found[:left]
+        left -= len(found)
+    ended = count < size or left == 0
+    query = None if ended else replace(listing.query, after=after)
+    return found, Listing(query, listing.wanted, left)
+
+
+def _decode(scope: Scope, key: Any, loaded: Loaded, wanted: Mapping[str, Any]) -> list[CheckpointTuple]:
+    elements: dict[int, bytes] = {}
+    for chunk in loaded.chunks:
+        unpack_row(chunk, elements)
+    writes: dict[tuple[bytes, bytes], list[WriteRow]] = {}
+    for write in loaded.writes:
+        writes.setdefault((write.ns, write.checkpoint), []).append(write)
+    decoder = scope.decoder(elements)
+    tuples = []
+    for row in loaded.checkpoints:
+        if wanted and not matches(metadata_of(decode_record(unpack(row.body)), decoder), wanted):
+            continue
+        tuples.append(tuple_of(scope, key, row, writes.get((row.ns, row.id), []), decoder))
+    return tuples

@@ -1,0 +1,132 @@
+"""Reading checkpoints: one, and what the reader learns from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite, writes_sort_key
+
+from stepvault._core.chunks import unpack_row
+from stepvault._core.codec import unpack
+from stepvault._core.ids import id_of, text_of
+from stepvault._core.knowledge import Known, ThreadKey, View
+from stepvault._core.manifest import Extents, unpack_pages
+from stepvault._core.plan import Op
+from stepvault._core.record import Record, decode_record, decode_writes
+from stepvault._core.rows import CheckpointRow, Held, Loaded, ThreadRow, WriteRow
+from stepvault._core.values import Decoder
+from stepvault.checkpointers._ops.context import Address, Scope, config_of
+from stepvault.errors import PayloadError
+
+
+def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
+    """One checkpoint with its pending writes; None if there is none."""
+    known = scope.core.knowledge.of(at.key)
+    loaded = yield from scope.core.dialect.load(at.key, at.ns, at.checkpoint, held(known.view))
+    elements = learn(scope, known, loaded)
+    if at.run is not None:
+        at.run.note(at.key, loaded.thread.uid if loaded.thread else None)
+    if not loaded.checkpoints:
+        return None
+    row = loaded.checkpoints[0]
+    return tuple_of(scope, at.key, row, loaded.writes, scope.decoder(elements))
+
+
+def held(view: View | None) -> Held | None:
+    """What need not be sent again."""
+    return Held(view.rev, view.pages) if view else None
+
+
+def learn(scope: Scope, known: Known, loaded: Loaded, *, writer: bool = False) -> Mapping[int, bytes]:
+    """Take in what a read returned; returns every element it needs.
+
+    While a writer is at work its view stays: it knows better, or will be told so by the database.
+    """
+    fresh: dict[int, bytes] = {}
+    for chunk in loaded.chunks:
+        unpack_row(chunk, fresh)
+    thread, view = loaded.thread, known.view
+    replace = writer or not known.busy
+    if thread is None:
+        if replace:
+            known.view = None
+        return fresh
+    if view is None or view.rev != thread.rev:
+        view = view_of(thread)
+        if replace:
+            known.view = view
+    view.remember(fresh, scope.core.knowledge.seed)
+    for row in (*loaded.checkpoints, *loaded.writes):
+        for low, high in unpack_pages(row.refs):
+            view.pages.update(range(low, high + 1))
+    return view.elements
+
+
+def view_of(thread: ThreadRow) -> View:
+    """An empty view of a thread at its present revision."""
+    return View(thread.no, thread.uid, thread.rev, Extents.unpack(thread.extents))
+
+
+def tuple_of(scope: Scope, key: ThreadKey, row: CheckpointRow, writes: list[WriteRow], decoder: Decoder) -> CheckpointTuple:
+    """Decode a checkpoint and its writes.
+
+    Raises:
+        PayloadError: Names the thread and checkpoint that cannot be read.
+    """
+    checkpoint_id = id_of(row.id)
+    try:
+        record = decode_record(unpack(row.body))
+        return CheckpointTuple(
+            config=config_of(key, row.ns, checkpoint_id),
+            checkpoint=checkpoint_of(checkpoint_id, record, decoder),
+            metadata=metadata_of(record, decoder),
+            parent_config=config_of(key, row.ns, id_of(row.parent)) if row.parent else None,
+            pending_writes=pending_writes(writes, decoder),
+        )
+    except PayloadError as exc:
+        exc.args = (f"Thread {text_of(key.thread)!r}, checkpoint {checkpoint_id!r}: {exc}",)
+        raise
+
+
+def checkpoint_of(checkpoint_id: str, record: Record, decoder: Decoder) -> Checkpoint:
+    """A checkpoint as LangGraph knows it."""
+    checkpoint: dict[str, Any] = {
+        "v": record.v,
+        "ts": record.ts,
+        "id": checkpoint_id,
+        "channel_values": values_of(record, decoder),
+        "channel_versions": record.versions,
+        "versions_seen": record.seen,
+        **(decoder.value(record.rest) or {}),
+        "updated_channels": record.updated,
+    }
+    return cast(Checkpoint, checkpoint)
+
+
+def values_of(record: Record, decoder: Decoder) -> dict[str, Any]:
+    """Channel values; a failure names its channel."""
+    values: dict[str, Any] = {}
+    for channel, form in record.forms.items():
+        try:
+            values[channel] = decoder.value(form)
+        except PayloadError as exc:
+            exc.args = (f"channel {channel!r}: {exc}",)
+            raise
+    return values
+
+
+def metadata_of(record: Record, decoder: Decoder) -> CheckpointMetadata:
+    """The metadata of a checkpoint."""
+    return cast(CheckpointMetadata, decoder.value(record.metadata) or {})
+
+
+def pending_writes(rows: list[WriteRow], decoder: Decoder) -> list[PendingWrite]:
+    """Writes of one checkpoint in the order in which LangGraph applies them."""
+    decoded = []
+    for row in rows:
+        path, writes = decode_writes(unpack(row.body))
+        task = id_of(row.task)
+        decoded += [(writes_sort_key(path, task, write.idx), task, write) for write in writes]
+    decoded.sort(key=lambda entry: entry[0])
+    return [(task, write.channel, decoder.value(write.form)) for _, task, write in decoded]

@@ -1,0 +1,123 @@
+"""Storing a checkpoint: new channel versions as elements, unchanged channels as their parent has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+
+from stepvault._core.ids import LIMITS, id_key, text_key
+from stepvault._core.knowledge import View
+from stepvault._core.manifest import pack_pages, pages_of
+from stepvault._core.metadata import collect, tokens
+from stepvault._core.plan import Op
+from stepvault._core.record import Record, encode_record, rest_of, typed_form
+from stepvault._core.rows import CheckpointRow
+from stepvault._core.values import INLINE_LIMIT, Encoder
+from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, store
+
+_INPUT = "__start__"
+
+
+def put(
+    scope: Scope,
+    at: Address,
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    new_versions: ChannelVersions,
+) -> Op[RunnableConfig]:
+    """Store a checkpoint under `at`, whose checkpoint is the parent.
+
+    Idempotent: storing the same id again replaces it.
+    """
+    checkpoint_id = id_key("checkpoint_id", checkpoint["id"])
+    kept = collect(config, metadata, scope.core.credentials)
+    known = scope.core.knowledge.of(at.key)
+    inherits = _inherits(checkpoint, new_versions)
+
+    def needs(view: View) -> bool:
+        return inherits and at.checkpoint is not None and (at.ns, at.checkpoint) not in view.records
+
+    def attempt(view: View | None) -> Op[RunnableConfig | None]:
+        encoder = encoder_for(scope, view, INLINE_LIMIT)
+        parent = view.records.get((at.ns, at.checkpoint)) if view and at.checkpoint else None
+        record = record_of(scope, encoder, checkpoint, kept, new_versions, parent)
+        guard = guard_for(scope, at, view, encoder.extents)
+        body = scope.core.codec.pack(encode_record(record), record=True)
+        refs = pack_pages(pages_of(record.runs()))
+        row = CheckpointRow(at.ns, checkpoint_id, at.checkpoint, *_routing(at, kept), None, refs, body)
+        no = yield from scope.core.dialect.put(guard, elements_for(scope, view, encoder), row, tokens(kept))
+        if no is None:
+            return None
+        settle(at, known, view, guard, no, encoder).keep(at.ns, checkpoint_id, record)
+        return at.config(checkpoint["id"])
+
+    return (yield from store(scope, at, attempt, needs, at.checkpoint))
+
+
+def record_of(
+    scope: Scope,
+    encoder: Encoder,
+    checkpoint: Checkpoint,
+    metadata: Mapping[str, Any],
+    new_versions: ChannelVersions,
+    parent: Record | None,
+) -> Record:
+    """The record of a checkpoint. `new_versions` names the channels to store; a new one without value is empty."""
+    values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+    record = Record(
+        checkpoint["v"],
+        checkpoint["ts"],
+        dict(versions),
+        seen={node: dict(seen) for node, seen in checkpoint["versions_seen"].items()},
+        updated=checkpoint.get("updated_channels"),
+        rest=typed_form(scope.port, rest_of(checkpoint)),
+        metadata=typed_form(scope.port, metadata),
+    )
+    for channel, version in versions.items():
+        if channel not in new_versions and parent is not None and parent.versions.get(channel) == version:
+            if channel in parent.forms:
+                record.forms[channel] = encoder.promoted(channel, parent.forms[channel])
+        elif channel == _INPUT and channel in values:
+            record.forms[channel] = encoder.nested(channel, values[channel])
+        elif channel in values:
+            record.forms[channel] = encoder.form(channel, values[channel])
+    for channel in values.keys() - versions.keys():
+        record.forms[channel] = encoder.form(channel, values[channel])
+    return record
+
+
+def _inherits(checkpoint: Checkpoint, new_versions: ChannelVersions) -> bool:
+    """Whether a channel is neither new nor given: its value is the parent's."""
+    values = checkpoint["channel_values"]
+    return any(channel not in new_versions and channel not in values for channel in checkpoint["channel_versions"])
+
+
+def _routing(at: Address, metadata: Mapping[str, Any]) -> tuple[bytes | None, bytes | None, int | None]:
+    """The clear columns: run, source, step."""
+    return run_of(at, metadata), source_key(metadata.get("source")), step_key(metadata.get("step"))
+
+
+def run_of(at: Address, metadata: Mapping[str, Any] | None = None) -> bytes | None:
+    """The run a row belongs to: as its metadata says, else as the run's root call said."""
+    run_id = (metadata or {}).get("run_id") or (at.run.run_id if at.run else None)
+    return run_key(run_id) if run_id is not None else None
+
+
+def run_key(run_id: Any) -> bytes | None:
+    """A run id as rows hold it."""
+    return str(run_id).encode("utf-8", "surrogatepass")[: LIMITS["checkpoint_id"]]
+
+
+def source_key(source: Any) -> bytes | None:
+    """A metadata source as its column holds it, if it fits."""
+    return text_key("checkpoint_id", source) if type(source) is str and len(source) < 64 else None
+
+
+def step_key(step: Any) -> int | None:
+    """A metadata step as its column holds it, if it fits."""
+    return int(step) if isinstance(step, int) and abs(step) < 2**62 else None

@@ -1,0 +1,93 @@
+"""Storing the writes of a task: the first ordinary write of an index wins, the last special one does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langgraph.checkpoint.base import WRITES_IDX_MAP
+
+from stepvault._core.codec import unpack
+from stepvault._core.ids import id_key
+from stepvault._core.knowledge import View
+from stepvault._core.manifest import pack_pages, pages_of
+from stepvault._core.plan import Op
+from stepvault._core.record import Write, decode_writes, encode_writes
+from stepvault._core.rows import WriteRow
+from stepvault._core.values import WRITE_INLINE_LIMIT, Encoder, runs_in
+from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, store
+from stepvault.checkpointers._ops.load import held
+from stepvault.checkpointers._ops.put import run_of
+from stepvault.errors import ConfigurationError
+
+
+def put_writes(scope: Scope, at: Address, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> Op[None]:
+    """Store the writes of one task at a checkpoint, which need not exist yet.
+
+    Idempotent: an ordinary write that is stored stays as it is.
+
+    Raises:
+        ConfigurationError: The config names no checkpoint.
+    """
+    if at.checkpoint is None:
+        raise ConfigurationError("put_writes needs the checkpoint_id that the writes belong to in its config.")
+    task = id_key("task_id", task_id)
+    indexed = [(WRITES_IDX_MAP.get(channel, idx), channel, value) for idx, (channel, value) in enumerate(writes)]
+    if not indexed:
+        return
+    if not (yield from _store_rows(scope, at, task, task_path, indexed, 0)):
+        yield from _add_missing(scope, at, task, task_path, [write for write in indexed if write[0] >= 0])
+
+
+def _add_missing(scope: Scope, at: Address, task: bytes, path: str, ordinary: list[tuple[int, str, Any]]) -> Op[None]:
+    """The task has ordinary writes already: add those at indexes that it does not have."""
+    while True:
+        known = scope.core.knowledge.of(at.key)
+        loaded = yield from scope.core.dialect.load(at.key, at.ns, at.checkpoint, held(known.view))
+        mine = [row for row in loaded.writes if row.task == task and row.k >= 0]
+        stored = {write.idx for row in mine for write in decode_writes(unpack(row.body))[1]}
+        missing = [write for write in ordinary if write[0] not in stored]
+        if not missing:
+            return
+        k = max((row.k for row in mine), default=-1) + 1
+        if (yield from _store_rows(scope, at, task, path, missing, k)):
+            return
+
+
+def _store_rows(
+    scope: Scope, at: Address, task: bytes, path: str, writes: list[tuple[int, str, Any]], k: int
+) -> Op[bool]:
+    """Store writes as one row for ordinary channels and one per special channel; False if the former exists."""
+    known = scope.core.knowledge.of(at.key)
+
+    def attempt(view: View | None) -> Op[bool | None]:
+        encoder = encoder_for(scope, view, WRITE_INLINE_LIMIT)
+        rows = _rows(scope, at, encoder, task, path, writes, k)
+        guard = guard_for(scope, at, view, encoder.extents)
+        stored = yield from scope.core.dialect.put_writes(guard, elements_for(scope, view, encoder), rows)
+        if stored is None:
+            return None
+        no, fresh = stored
+        settle(at, known, view, guard, no, encoder)
+        return fresh
+
+    return (yield from store(scope, at, attempt, lambda view: False, at.checkpoint))
+
+
+def _rows(
+    scope: Scope, at: Address, encoder: Encoder, task: bytes, path: str, writes: list[tuple[int, str, Any]], k: int
+) -> list[WriteRow]:
+    groups: dict[int, list[Write]] = {}
+    for idx, channel, value in writes:
+        group = groups.setdefault(k if idx >= 0 else idx, [])
+        if idx < 0:
+            group.clear()
+        group.append(Write(idx, channel, encoder.form(channel, value)))
+    assert at.checkpoint is not None
+    rows = []
+    for number, group in groups.items():
+        refs = pack_pages(pages_of(run for write in group for run in runs_in(write.form)))
+        body = scope.core.codec.pack(encode_writes(path, group))
+        rows.append(WriteRow(at.ns, at.checkpoint, task, number, run_of(at), None, refs, body))
+    return rows

@@ -1,0 +1,176 @@
+"""Taking things out of threads: prune, deletion by run, and the garbage collection that goes with both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from stepvault._core.chunks import pack_rows, unpack_row
+from stepvault._core.codec import unpack
+from stepvault._core.ids import text_of
+from stepvault._core.knowledge import ThreadKey
+from stepvault._core.plan import Atomic, Op
+from stepvault._core.record import Record, decode_record, decode_writes
+from stepvault._core.rows import CheckpointRow, Guard, Removal, Skeleton, WriteRow
+from stepvault._core.values import runs_in
+from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.load import metadata_of
+from stepvault.checkpointers._ops.put import run_key
+from stepvault.errors import ConfigurationError, ConflictError
+
+_ATTEMPTS = 64
+_LOCK_AFTER = 2
+
+Row = tuple[bytes, bytes]  # ns, checkpoint id
+
+
+def delete_thread(scope: Scope, thread_id: Any) -> Op[int]:
+    """Remove a thread whole. Idempotent; returns how many checkpoints it had."""
+    key = scope.key(thread_id)
+    removed = yield from scope.core.dialect.delete(key)
+    scope.core.knowledge.forget(key)
+    return removed
+
+
+def prune(scope: Scope, thread_ids: Sequence[Any], strategy: str) -> Op[None]:
+    """Shorten threads: `keep_latest` leaves the newest checkpoint of each namespace and the ancestors that its
+    DeltaChannels are rebuilt from; `delete` removes the threads.
+
+    Raises:
+        ConfigurationError: An unknown strategy.
+    """
+    if strategy not in ("keep_latest", "delete"):
+        raise ConfigurationError(f'strategy must be "keep_latest" or "delete", not {strategy!r}.')
+    for thread_id in thread_ids:
+        if strategy == "delete":
+            yield from delete_thread(scope, thread_id)
+        else:
+            yield from shrink(scope, scope.key(thread_id), lambda thread: _older(scope, thread))
+
+
+def delete_for_runs(scope: Scope, run_ids: Sequence[Any]) -> Op[None]:
+    """Remove the checkpoints and writes of runs, in every thread; a thread left empty goes too."""
+    runs = {key for run_id in run_ids if (key := run_key(run_id))}
+    if not runs:
+        return
+    for key in (yield from scope.core.dialect.threads_of_runs(scope.tenant, sorted(runs))):
+        yield from shrink(scope, key, lambda thread: _of_runs(thread, runs))
+
+
+def shrink(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal]) -> Op[None]:
+    """Remove the chosen rows of a thread and every element that nothing needs any more."""
+    dialect = scope.core.dialect
+    for attempt in range(_ATTEMPTS):
+        once = _shrink_once(scope, key, choose)
+        if attempt >= _LOCK_AFTER and dialect.locks:
+            done = yield Atomic(_locked(scope, key, once), "write")
+        else:
+            done = yield from once
+        if done:
+            scope.core.knowledge.forget(key)
+            return
+    raise ConflictError(f"Thread {text_of(key.thread)!r} is written by others without pause; repeat later.")
+
+
+def _locked(scope: Scope, key: ThreadKey, once: Op[bool]) -> Op[bool]:
+    yield from scope.core.dialect.lock(key)
+    return (yield from once)
+
+
+def _shrink_once(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal]) -> Op[bool]:
+    dialect = scope.core.dialect
+    skeleton = yield from dialect.skeleton(key)
+    if skeleton is None:
+        return True
+    chosen = choose(skeleton)
+    if len(chosen.checkpoints) == len(skeleton.checkpoints) and len(chosen.writes) == len(skeleton.writes):
+        yield from dialect.delete(key)
+        return True
+    live = _live(skeleton, chosen)
+    dead, mixed = _sort_chunks(skeleton, live)
+    if not (chosen.checkpoints or chosen.writes or dead or mixed):
+        return True
+    elements: dict[int, bytes] = {}
+    if mixed:
+        for chunk in (yield from dialect.chunks(skeleton.thread, mixed)).chunks:
+            unpack_row(chunk, elements)
+    kept = pack_rows(((no, element) for no, element in elements.items() if no in live), scope.core.codec)
+    removal = Removal(chosen.checkpoints, chosen.writes, sorted((*dead, *mixed)), kept)
+    thread = skeleton.thread
+    guard = Guard(key, thread, thread.uid, scope.core.random(8), thread.extents)
+    return (yield from dialect.remove(guard, removal))
+
+
+def _live(skeleton: Skeleton, chosen: Removal) -> set[int]:
+    """Numbers of the elements that the remaining rows need."""
+    gone, gone_writes = set(chosen.checkpoints), set(chosen.writes)
+    live: set[int] = set()
+    for row in skeleton.checkpoints:
+        if (row.ns, row.id) not in gone:
+            _add(live, decode_record(unpack(row.body)).runs())
+    for write in skeleton.writes:
+        if (write.ns, write.checkpoint, write.task, write.k) not in gone_writes:
+            for part in decode_writes(unpack(write.body))[1]:
+                _add(live, runs_in(part.form))
+    return live
+
+
+def _add(live: set[int], runs: Iterable[tuple[int, int]]) -> None:
+    for first, count in runs:
+        live.update(range(first, first + count))
+
+
+def _sort_chunks(skeleton: Skeleton, live: set[int]) -> tuple[list[int], list[int]]:
+    """Rows without a live element, and rows with live and dead ones."""
+    dead, mixed = [], []
+    for first, count in skeleton.chunks:
+        alive = sum(number in live for number in range(first, first + count))
+        if not alive:
+            dead.append(first)
+        elif alive < count:
+            mixed.append(first)
+    return dead, mixed
+
+
+def _of_runs(thread: Skeleton, runs: set[bytes]) -> Removal:
+    checkpoints = {(row.ns, row.id) for row in thread.checkpoints if row.run in runs}
+    return Removal(sorted(checkpoints), _writes_of(thread, lambda w: w.run in runs or (w.ns, w.checkpoint) in checkpoints))
+
+
+def _older(scope: Scope, thread: Skeleton) -> Removal:
+    rows = {(row.ns, row.id): row for row in thread.checkpoints}
+    newest: dict[bytes, CheckpointRow] = {}
+    for row in thread.checkpoints:
+        if row.ns not in newest or row.id > newest[row.ns].id:
+            newest[row.ns] = row
+    keep: set[Row] = set()
+    for row in newest.values():
+        keep.add((row.ns, row.id))
+        keep |= delta_ancestors(scope, rows, row)
+    gone = sorted(rows.keys() - keep)
+    lost = set(gone)
+    return Removal(gone, _writes_of(thread, lambda write: (write.ns, write.checkpoint) in lost))
+
+
+def delta_ancestors(scope: Scope, rows: dict[Row, CheckpointRow], row: CheckpointRow) -> set[Row]:
+    """The ancestors without which a DeltaChannel of this checkpoint would silently be rebuilt as empty.
+
+    Such channels are named by `counters_since_delta_snapshot`; each needs its ancestors back to a stored value.
+    """
+    record = decode_record(unpack(row.body))
+    open_channels = {name for name in _delta_channels(scope, record) if name not in record.forms}
+    kept: set[Row] = set()
+    while open_channels and row.parent is not None and (row.ns, row.parent) in rows:
+        row = rows[(row.ns, row.parent)]
+        kept.add((row.ns, row.id))
+        open_channels -= decode_record(unpack(row.body)).forms.keys()
+    return kept
+
+
+def _delta_channels(scope: Scope, record: Record) -> set[str]:
+    counters = metadata_of(record, scope.decoder({})).get("counters_since_delta_snapshot")
+    return set(counters) if isinstance(counters, dict) else set()
+
+
+def _writes_of(thread: Skeleton, chosen: Callable[[WriteRow], bool]) -> list[tuple[bytes, bytes, bytes, int]]:
+    return [(write.ns, write.checkpoint, write.task, write.k) for write in thread.writes if chosen(write)]

@@ -1,0 +1,75 @@
+"""Keyword options of the savers, checked and gathered once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from stepvault._core.codec import Codec
+from stepvault._core.knowledge import Knowledge
+from stepvault._core.metadata import CREDENTIAL_KEYS
+from stepvault._core.ports import JsonPlusPort, port_for
+from stepvault._core.runs import Runs
+from stepvault._drivers.gate import HybridGate
+from stepvault.checkpointers._dialect import Dialect
+from stepvault.checkpointers._ops.context import Core, Tables
+from stepvault.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """How values are stored.
+
+    Attributes:
+        compression: `"auto"` compresses what gets smaller; None stores raw.
+        cache_bytes: Bound of the in-process cache of encoded elements.
+        credential_keys: Further `configurable` keys that never reach metadata.
+        types: Application classes to register, see `TypedSerializer`.
+    """
+
+    compression: Literal["auto"] | None = "auto"
+    cache_bytes: int = 64 << 20
+    credential_keys: Sequence[str] = ()
+    types: Sequence[type] = ()
+    unknown_types: Literal["imported", "refuse", "raw"] = "imported"
+    fidelity: Literal["upstream", "strict"] = "upstream"
+    secrets: Literal["refuse", "allow"] = "refuse"
+
+    @classmethod
+    def take(cls, options: dict[str, Any]) -> StorageOptions:
+        """Build from keywords.
+
+        Raises:
+            ConfigurationError: An unknown option.
+        """
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(options.keys() - known)
+        if unknown:
+            raise ConfigurationError(f"Unknown option {unknown[0]!r}; known are {', '.join(sorted(known))}.")
+        if options.get("compression", "auto") not in ("auto", None):
+            raise ConfigurationError(f'compression must be "auto" or None, not {options["compression"]!r}.')
+        return cls(**options)
+
+    def serializer(self) -> SerializerProtocol:
+        """The serializer these options describe."""
+        return JsonPlusSerializer()
+
+
+def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProtocol) -> Core:
+    """The shared parts of a saver."""
+    return Core(
+        dialect=dialect,
+        knowledge=Knowledge(HybridGate, options.cache_bytes),
+        runs=Runs(),
+        codec=Codec(options.compression),
+        credentials=CREDENTIAL_KEYS | {key.lower() for key in options.credential_keys},
+        random=os.urandom,
+        native=port_for(serde),
+        jsonplus=JsonPlusPort(JsonPlusSerializer()),
+        tables=Tables(),
+    )

@@ -1,0 +1,261 @@
+"""The storage primitives on SQLite: plain statements, several in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, cast
+
+from typing_extensions import LiteralString
+
+from stepvault._core.chunks import ChunkRow
+from stepvault._core.knowledge import ThreadKey
+from stepvault._core.manifest import PAGE, first_of, merge_pages, unpack_pages
+from stepvault._core.migrate import migrations_in, pending, statements
+from stepvault._core.plan import Atomic, Batch, Op, Stmt
+from stepvault._core.rows import (
+    CheckpointRow,
+    Elements,
+    Guard,
+    Held,
+    Loaded,
+    Query,
+    Removal,
+    Skeleton,
+    ThreadRow,
+    ThreadSummary,
+    WriteRow,
+)
+from stepvault._core.sqltext import named
+
+_HERE = files("stepvault.checkpointers.sqlite")
+_NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+_BEYOND = b"\xff"  # above every checkpoint id: those begin with 0 or 1
+_LAST = 2**63 - 1
+
+SQL = {name: cast(LiteralString, text.replace("{now}", _NOW)) for name, text in named(
+    _HERE.joinpath("queries.sql").read_text(encoding="utf-8")
+).items()}
+MIGRATIONS = migrations_in(_HERE.joinpath("migrations"))
+
+
+class SqliteDialect:
+    """See `Dialect`."""
+
+    automatic_setup = True
+    locks = True
+
+    def setup(self) -> Op[None]:
+        recorded = yield from self._recorded()
+        if recorded is None or pending(MIGRATIONS, recorded):
+            yield Atomic(self._migrate(), "write")
+
+    def _recorded(self) -> Op[list[tuple[int, str, int]] | None]:
+        """The applied migrations; None without the table that records them."""
+        table = Stmt("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'stepvault_migration'")
+        if not (yield Atomic(_one(table), "read")):
+            return None
+        return (yield Atomic(_one(Stmt("SELECT number, checksum, oldest FROM stepvault_migration")), "read"))  # type: ignore[no-any-return]
+
+    def _migrate(self) -> Op[None]:
+        yield Batch([Stmt(
+            "CREATE TABLE IF NOT EXISTS stepvault_migration (number INTEGER PRIMARY KEY, name TEXT NOT NULL, "
+            "checksum TEXT NOT NULL, oldest INTEGER NOT NULL, applied_at INTEGER NOT NULL)"
+        )])
+        recorded = yield from self._recorded()
+        for step in pending(MIGRATIONS, recorded or []):
+            yield Batch([Stmt(cast(LiteralString, sql)) for sql in statements(step.sql)])
+            record = cast(LiteralString, f"INSERT INTO stepvault_migration VALUES (?, ?, ?, ?, {_NOW})")
+            yield Batch([Stmt(record, (step.number, step.name, step.checksum, step.oldest))])
+
+    def lock(self, key: ThreadKey) -> Op[None]:
+        return  # BEGIN IMMEDIATE holds off every other writer
+        yield
+
+    # -- reading
+
+    def load(self, key: ThreadKey, ns: bytes, checkpoint: bytes | None, held: Held | None) -> Op[Loaded]:
+        return (yield Atomic(self._load(key, ns, checkpoint, held), "read"))  # type: ignore[no-any-return]
+
+    def _load(self, key: ThreadKey, ns: bytes, checkpoint: bytes | None, held: Held | None) -> Op[Loaded]:
+        args = (*key, ns) if checkpoint is None else (*key, ns, checkpoint)
+        (rows,) = yield Batch([Stmt(SQL["head" if checkpoint is None else "checkpoint"], args)])
+        if not rows:
+            return Loaded()
+        row = rows[0]
+        thread = ThreadRow(*row[:4])
+        found = [CheckpointRow(*row[4:])] if row[5] is not None else []
+        target = checkpoint if checkpoint is not None else row[5]
+        writes: list[WriteRow] = []
+        if target is not None:
+            (pending_rows,) = yield Batch([Stmt(SQL["writes"], (thread.no, ns, target))])
+            writes = [WriteRow(*entry) for entry in pending_rows]
+        have = held.pages if held and held.rev == thread.rev else frozenset()
+        chunks = yield from self._chunks(thread.no, (*found, *writes), have)
+        return Loaded(thread, found, writes, chunks)
+
+    def _chunks(self, no: int, rows: Sequence[Any], have: Any) -> Op[list[ChunkRow]]:
+        spans = merge_pages(span for row in rows for span in unpack_pages(row.refs))
+        if have:
+            spans = [(page, page) for low, high in spans for page in range(low, high + 1) if page not in have]
+            spans = merge_pages(spans)
+        if not spans:
+            return []
+        replies = yield Batch(
+            [Stmt(SQL["chunks"], (no, first_of(low), first_of(high) + PAGE - 1)) for low, high in spans]
+        )
+        return [ChunkRow(*row) for rows in replies for row in rows]
+
+    def page(self, query: Query) -> Op[list[tuple[ThreadKey, Loaded]]]:
+        return (yield Atomic(self._page(query), "read"))  # type: ignore[no-any-return]
+
+    def _page(self, query: Query) -> Op[list[tuple[ThreadKey, Loaded]]]:
+        (rows,) = yield Batch([_find(query)])
+        groups: list[tuple[ThreadKey, Loaded]] = []
+        numbers: list[int] = []
+        for no, ns, id_, thread, *rest in rows:
+            if not numbers or numbers[-1] != no:
+                numbers.append(no)
+                groups.append((ThreadKey(query.tenant, thread), Loaded()))
+            groups[-1][1].checkpoints.append(CheckpointRow(ns, id_, *rest))
+        for no, (_, loaded) in zip(numbers, groups, strict=True):
+            replies = yield Batch([Stmt(SQL["writes"], (no, row.ns, row.id)) for row in loaded.checkpoints])
+            loaded.writes = [WriteRow(*row) for rows in replies for row in rows]
+            loaded.chunks = yield from self._chunks(no, (*loaded.checkpoints, *loaded.writes), ())
+        return groups
+
+    def skeleton(self, key: ThreadKey) -> Op[Skeleton | None]:
+        return (yield Atomic(self._skeleton(key), "read"))  # type: ignore[no-any-return]
+
+    def _skeleton(self, key: ThreadKey) -> Op[Skeleton | None]:
+        (threads,) = yield Batch([Stmt(SQL["thread"], key)])
+        if not threads:
+            return None
+        thread = ThreadRow(*threads[0])
+        names = ("all_checkpoints", "all_writes", "all_chunks")
+        checkpoints, writes, chunks = yield Batch([Stmt(SQL[name], (thread.no,)) for name in names])
+        return Skeleton(thread, [CheckpointRow(*r) for r in checkpoints], [WriteRow(*r) for r in writes], chunks)
+
+    def chunks(self, thread: ThreadRow, numbers: Sequence[int]) -> Op[Loaded]:
+        replies = yield Batch([Stmt(SQL["chunk"], (thread.no, number)) for number in numbers])
+        return Loaded(thread, chunks=[ChunkRow(*row) for rows in replies for row in rows])
+
+    def threads_of_runs(self, tenant: bytes, runs: Sequence[bytes]) -> Op[list[ThreadKey]]:
+        replies = yield Batch([Stmt(SQL["threads_of_run"], (tenant, run)) for run in runs])
+        return list(dict.fromkeys(ThreadKey(*row) for rows in replies for row in rows))
+
+    def threads(self, tenant: bytes, limit: int, after: Any) -> Op[list[ThreadSummary]]:
+        (rows,) = yield Batch([Stmt(SQL["threads"], (tenant, _LAST if after is None else after, limit))])
+        return [ThreadSummary(*row[:-1], bool(row[-1])) for row in rows]
+
+    # -- writing
+
+    def put(self, guard: Guard, elements: Elements, row: CheckpointRow, tokens: Sequence[bytes]) -> Op[Any]:
+        target = _target(guard)
+        batch = _begin(guard, elements)
+        batch.append(Stmt(SQL["put_checkpoint"], (*target, *row)))
+        if tokens:
+            if guard.thread:
+                batch.append(Stmt(SQL["drop_meta"], (guard.thread.no, row.ns, row.id)))
+            batch.append(Stmt(SQL["add_meta"], [(*target, token, row.ns, row.id) for token in tokens], many=True))
+        replies = yield Batch(batch)
+        return _number(guard, replies, len(batch))
+
+    def put_writes(self, guard: Guard, elements: Elements, rows: Sequence[WriteRow]) -> Op[tuple[Any, bool] | None]:
+        target = _target(guard)
+        batch = _begin(guard, elements)
+        batch += [Stmt(SQL["put_write"], (*target, *row)) for row in rows]
+        replies = yield Batch(batch)
+        no = _number(guard, replies, len(batch))
+        return None if no is None else (no, all(replies[-len(rows) :]))
+
+    def delete(self, key: ThreadKey) -> Op[int]:
+        names = ("count_checkpoints", "delete_chunks", "delete_checkpoints", "delete_writes", "delete_metas", "delete_thread")
+        replies = yield Batch([Stmt(SQL[name], key) for name in names])
+        return cast(int, replies[0][0][0])
+
+    def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
+        assert guard.thread is not None
+        no = guard.thread.no
+        batch = _begin(guard, Elements())
+        for name, rows in (
+            ("remove_checkpoint", [(no, *row) for row in removal.checkpoints]),
+            ("drop_meta", [(no, *row) for row in removal.checkpoints]),
+            ("remove_write", [(no, *row) for row in removal.writes]),
+            ("remove_chunk", [(no, first) for first in removal.chunks]),
+            ("add_chunk", [(no, b"", b"", *row) for row in removal.rewritten]),
+        ):
+            if rows:
+                batch.append(Stmt(SQL[name], rows, many=True))
+        replies = yield Batch(batch)
+        return len(replies) == len(batch)
+
+    def copy(self, source: ThreadRow, guard: Guard) -> Op[bool]:
+        names = ("copy_chunks", "copy_checkpoints", "copy_writes", "copy_metas")
+        batch = [*_begin(guard, Elements()), *(Stmt(SQL[name], (source.no, *guard.key)) for name in names)]
+        replies = yield Batch(batch)
+        return len(replies) == len(batch)
+
+
+def _one(statement: Stmt) -> Op[list[Any]]:
+    (rows,) = yield Batch([statement])
+    return rows  # type: ignore[no-any-return]
+
+
+def _target(guard: Guard) -> tuple[Any, bytes, bytes]:
+    """Parameters 1 to 3 of an insert: the thread's number, or the names to find it by."""
+    return (guard.thread.no if guard.thread else None, *guard.key)
+
+
+def _begin(guard: Guard, elements: Elements) -> list[Stmt]:
+    """The guard, then the element rows."""
+    if guard.thread is None:
+        batch = [Stmt(SQL["create_thread"], (*guard.key, guard.uid, guard.rev, guard.extents), guard=True)]
+    else:
+        args = (guard.thread.no, guard.thread.rev, guard.rev, guard.extents)
+        batch = [Stmt(SQL["advance_thread"], args, guard=True)]
+        for page in elements.closed:
+            batch.append(Stmt(SQL["drop_page"], (guard.thread.no, first_of(page), first_of(page) + PAGE - 1)))
+    if elements.rows:
+        target = _target(guard)
+        batch.append(Stmt(SQL["add_chunk"], [(*target, *row) for row in elements.rows], many=True))
+    return batch
+
+
+def _number(guard: Guard, replies: list[Any], expected: int) -> Any:
+    """The thread's number, or None if the guard refused."""
+    if len(replies) < expected:
+        return None
+    return guard.thread.no if guard.thread else replies[0][0][0]
+
+
+def _find(query: Query) -> Stmt:
+    """The statement of one page of a list."""
+    below, below_ns, below_thread = query.after or (_BEYOND, b"", b"")
+    if query.before is not None and query.before <= below:
+        below, below_ns, below_thread = query.before, b"", b""
+    args: dict[str, Any] = {
+        "tenant": query.tenant, "thread": query.thread, "ns": query.ns, "limit": query.limit,
+        "below": below, "below_ns": below_ns, "below_thread": below_thread,
+    }  # fmt: skip
+    more: list[LiteralString] = []
+    for column in ("source", "step", "run"):
+        value = getattr(query, column)
+        if value is not None:
+            args[column] = value
+            more.append(cast(LiteralString, f"AND c.{column} = :{column}"))
+    if query.checkpoint is not None:
+        args["checkpoint"] = query.checkpoint
+        more.append("AND c.id = :checkpoint")
+    for i, token in enumerate(query.tokens):
+        args[f"token{i}"] = token
+        more.append(cast(LiteralString, (
+            f"AND EXISTS (SELECT 1 FROM stepvault_meta m WHERE m.token = :token{i} "
+            "AND m.t = c.t AND m.ns = c.ns AND m.checkpoint = c.id)"
+        )))
+    scope = "find_everywhere" if query.thread is None else "find_in_thread" if query.ns is None else "find_in_namespace"
+    if query.thread is None and query.ns is not None:
+        more.append("AND c.ns = :ns")
+    condition = " ".join(more)
+    text = SQL[scope].replace("{more}", condition).replace("{more_k}", condition.replace("c.", "k."))
+    return Stmt(cast(LiteralString, text), args)  # type: ignore[arg-type]

@@ -1,0 +1,161 @@
+-- Statements of the SQLite checkpointer. Positional parameters, in order of appearance or by number.
+
+-- name: thread
+SELECT no, uid, rev, extents FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2
+
+-- name: head
+SELECT t.no, t.uid, t.rev, t.extents, c.ns, c.id, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
+FROM stepvault_thread t LEFT JOIN stepvault_checkpoint c ON c.t = t.no AND c.ns = ?3
+    AND c.id = (SELECT id FROM stepvault_checkpoint WHERE t = t.no AND ns = ?3 ORDER BY id DESC LIMIT 1)
+WHERE t.tenant = ?1 AND t.thread = ?2
+
+-- name: checkpoint
+SELECT t.no, t.uid, t.rev, t.extents, c.ns, c.id, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
+FROM stepvault_thread t LEFT JOIN stepvault_checkpoint c ON c.t = t.no AND c.ns = ?3 AND c.id = ?4
+WHERE t.tenant = ?1 AND t.thread = ?2
+
+-- name: writes
+SELECT ns, checkpoint, task, k, run, created_at, refs, body FROM stepvault_write
+WHERE t = ?1 AND ns = ?2 AND checkpoint = ?3
+
+-- name: chunks
+SELECT no, n, body FROM stepvault_chunk WHERE t = ?1 AND no BETWEEN ?2 AND ?3
+
+-- name: create_thread
+INSERT INTO stepvault_thread (tenant, thread, uid, rev, extents, created_at, updated_at)
+VALUES (?1, ?2, ?3, ?4, ?5, {now}, {now})
+ON CONFLICT (tenant, thread) DO NOTHING RETURNING no
+
+-- name: advance_thread
+UPDATE stepvault_thread SET rev = ?3, extents = ?4, updated_at = {now} WHERE no = ?1 AND rev = ?2
+
+-- name: add_chunk
+INSERT OR REPLACE INTO stepvault_chunk (t, no, n, body)
+VALUES (coalesce(?1, (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3)), ?4, ?5, ?6)
+
+-- name: drop_page
+DELETE FROM stepvault_chunk WHERE t = ?1 AND no BETWEEN ?2 AND ?3
+
+-- name: put_checkpoint
+INSERT OR REPLACE INTO stepvault_checkpoint (t, ns, id, parent, run, source, step, created_at, refs, body)
+VALUES (coalesce(?1, (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3)),
+    ?4, ?5, ?6, ?7, ?8, ?9, coalesce(?10, {now}), ?11, ?12)
+RETURNING t
+
+-- name: drop_meta
+DELETE FROM stepvault_meta WHERE t = ?1 AND ns = ?2 AND checkpoint = ?3
+
+-- name: add_meta
+INSERT OR IGNORE INTO stepvault_meta (token, t, ns, checkpoint)
+VALUES (?4, coalesce(?1, (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3)), ?5, ?6)
+
+-- name: put_write
+INSERT INTO stepvault_write (t, ns, checkpoint, task, k, run, created_at, refs, body)
+VALUES (coalesce(?1, (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3)),
+    ?4, ?5, ?6, ?7, ?8, coalesce(?9, {now}), ?10, ?11)
+ON CONFLICT (t, ns, checkpoint, task, k) DO UPDATE
+    SET run = excluded.run, created_at = excluded.created_at, refs = excluded.refs, body = excluded.body
+    WHERE excluded.k < 0
+RETURNING t
+
+-- name: delete_thread
+DELETE FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2 RETURNING no
+
+-- name: count_checkpoints
+SELECT count(*) FROM stepvault_checkpoint WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2)
+
+-- name: delete_chunks
+DELETE FROM stepvault_chunk WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2)
+
+-- name: delete_checkpoints
+DELETE FROM stepvault_checkpoint WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2)
+
+-- name: delete_writes
+DELETE FROM stepvault_write WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2)
+
+-- name: delete_metas
+DELETE FROM stepvault_meta WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2)
+
+-- name: all_checkpoints
+SELECT ns, id, parent, run, source, step, created_at, refs, body FROM stepvault_checkpoint WHERE t = ?1
+
+-- name: all_writes
+SELECT ns, checkpoint, task, k, run, created_at, refs, body FROM stepvault_write WHERE t = ?1
+
+-- name: all_chunks
+SELECT no, n FROM stepvault_chunk WHERE t = ?1 ORDER BY no
+
+-- name: chunk
+SELECT no, n, body FROM stepvault_chunk WHERE t = ?1 AND no = ?2
+
+-- name: remove_checkpoint
+DELETE FROM stepvault_checkpoint WHERE t = ?1 AND ns = ?2 AND id = ?3
+
+-- name: remove_write
+DELETE FROM stepvault_write WHERE t = ?1 AND ns = ?2 AND checkpoint = ?3 AND task = ?4 AND k = ?5
+
+-- name: remove_chunk
+DELETE FROM stepvault_chunk WHERE t = ?1 AND no = ?2
+
+-- name: copy_chunks
+INSERT INTO stepvault_chunk (t, no, n, body)
+SELECT (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3), no, n, body
+FROM stepvault_chunk WHERE t = ?1
+
+-- name: copy_checkpoints
+INSERT INTO stepvault_checkpoint (t, ns, id, parent, run, source, step, created_at, refs, body)
+SELECT (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3),
+    ns, id, parent, run, source, step, created_at, refs, body
+FROM stepvault_checkpoint WHERE t = ?1
+
+-- name: copy_writes
+INSERT INTO stepvault_write (t, ns, checkpoint, task, k, run, created_at, refs, body)
+SELECT (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3),
+    ns, checkpoint, task, k, run, created_at, refs, body
+FROM stepvault_write WHERE t = ?1
+
+-- name: copy_metas
+INSERT INTO stepvault_meta (token, t, ns, checkpoint)
+SELECT token, (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3), ns, checkpoint
+FROM stepvault_meta WHERE t = ?1
+
+-- name: threads_of_run
+SELECT t.tenant, t.thread FROM stepvault_thread t
+WHERE t.tenant = ?1 AND t.no IN (
+    SELECT t FROM stepvault_checkpoint WHERE run = ?2 UNION SELECT t FROM stepvault_write WHERE run = ?2)
+ORDER BY t.no
+
+-- name: find_in_namespace
+SELECT t.no, c.ns, c.id, t.thread, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
+FROM stepvault_thread t CROSS JOIN stepvault_checkpoint c ON c.t = t.no
+WHERE t.tenant = :tenant AND t.thread = :thread AND c.ns = :ns AND c.id < :below {more}
+ORDER BY c.id DESC LIMIT :limit
+
+-- name: find_in_thread
+SELECT t.no, c.ns, c.id, t.thread, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
+FROM (SELECT k.t, k.ns, k.id, h.thread, h.no FROM stepvault_thread h CROSS JOIN stepvault_checkpoint k ON k.t = h.no
+      WHERE h.tenant = :tenant AND h.thread = :thread AND (k.id, k.ns) < (:below, :below_ns) {more_k}
+      ORDER BY k.id DESC, k.ns DESC LIMIT :limit) t
+CROSS JOIN stepvault_checkpoint c ON c.t = t.t AND c.ns = t.ns AND c.id = t.id
+ORDER BY c.id DESC, c.ns DESC
+
+-- name: find_everywhere
+SELECT t.no, c.ns, c.id, t.thread, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
+FROM (SELECT k.t, k.ns, k.id, h.thread, h.no FROM stepvault_thread h CROSS JOIN stepvault_checkpoint k ON k.t = h.no
+      WHERE h.tenant = :tenant AND (k.id, k.ns, h.thread) < (:below, :below_ns, :below_thread) {more_k}
+      ORDER BY k.id DESC, k.ns DESC, h.thread DESC LIMIT :limit) t
+CROSS JOIN stepvault_checkpoint c ON c.t = t.t AND c.ns = t.ns AND c.id = t.id
+ORDER BY c.id DESC, c.ns DESC, t.thread DESC
+
+-- name: threads
+SELECT t.no, t.thread, t.created_at, t.updated_at, t.expires_at, t.subjects,
+    (SELECT id FROM stepvault_checkpoint c WHERE c.t = t.no AND c.ns = x'' ORDER BY id DESC LIMIT 1) AS head,
+    (SELECT count(*) FROM stepvault_checkpoint c WHERE c.t = t.no),
+    (SELECT coalesce(sum(length(body)), 0) FROM stepvault_checkpoint c WHERE c.t = t.no)
+        + (SELECT coalesce(sum(length(body)), 0) FROM stepvault_chunk k WHERE k.t = t.no)
+        + (SELECT coalesce(sum(length(body)), 0) FROM stepvault_write w WHERE w.t = t.no),
+    EXISTS (SELECT 1 FROM stepvault_write w WHERE w.t = t.no AND w.ns = x'' AND w.k = -3
+        AND w.checkpoint = (SELECT id FROM stepvault_checkpoint c WHERE c.t = t.no AND c.ns = x'' ORDER BY id DESC LIMIT 1)
+        AND NOT EXISTS (SELECT 1 FROM stepvault_write o WHERE o.t = w.t AND o.ns = w.ns
+            AND o.checkpoint = w.checkpoint AND o.task = w.task AND o.k >= 0))
+FROM stepvault_thread t WHERE t.tenant = ?1 AND t.no < ?2 ORDER BY t.no DESC LIMIT ?3

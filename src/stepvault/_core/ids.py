@@ -1,0 +1,73 @@
+"""Ids as bytes: one order-preserving form on every engine, where any text is data.
+
+Thread ids, namespaces, task and checkpoint ids are stored as bytes, so NUL, quotes, `%` or a lone surrogate mean
+the same everywhere. Lengths are bounded so that every engine can index them (a Postgres index row holds 2.7 KB).
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from stepvault.errors import IdentifierError
+
+LIMITS = {"tenant": 255, "thread_id": 2000, "checkpoint_ns": 2000, "checkpoint_id": 255, "task_id": 255}
+
+_UUID = b"\x01"
+_TEXT = b"\x00"
+
+
+def text_key(kind: str, value: str) -> bytes:
+    """Encode a text id (a thread id, a namespace, a tenant) as bytes in code point order."""
+    if type(value) is not str:
+        raise IdentifierError(f"{kind} must be a str, not {type(value).__name__}.")
+    key = value.encode("utf-8", "surrogatepass")
+    if len(key) > LIMITS[kind]:
+        raise IdentifierError(
+            f"{kind} is {len(key):,} bytes long; at most {LIMITS[kind]:,} are indexed on every backend. Use a shorter id."
+        )
+    return key
+
+
+def text_of(key: bytes) -> str:
+    """Decode `text_key`."""
+    return bytes(key).decode("utf-8", "surrogatepass")
+
+
+def thread_text(value: Any) -> str:
+    """The `str` a thread id stands for, as LangGraph's runs make it; None, bytes and containers are refused."""
+    if type(value) is str:
+        return value
+    if value is None or isinstance(value, (bytes, bytearray, list, tuple, dict, set, frozenset)):
+        raise IdentifierError(f"thread_id must be a str, not {type(value).__name__}. Pass str(your_id).")
+    return str(value)
+
+
+def id_key(kind: str, value: str) -> bytes:
+    """Encode a checkpoint or task id: 17 bytes for a canonical UUID, else its text. Order is kept in each form."""
+    if type(value) is not str:
+        raise IdentifierError(f"{kind} must be a str, not {type(value).__name__}.")
+    if len(value) == 36 and value[8] == value[13] == value[18] == value[23] == "-":
+        try:
+            raw = bytes.fromhex(value[:8] + value[9:13] + value[14:18] + value[19:23] + value[24:])
+        except ValueError:
+            raw = b""
+        if len(raw) == 16 and _canonical(raw) == value:
+            return _UUID + raw
+    return _TEXT + text_key(kind, value)
+
+
+def id_of(key: bytes) -> str:
+    """Decode `id_key`."""
+    key = bytes(key)
+    return _canonical(key[1:]) if key[:1] == _UUID else text_of(key[1:])
+
+
+def _canonical(raw: bytes) -> str:
+    h = raw.hex()
+    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+
+def new_uid() -> bytes:
+    """Sixteen random bytes that name one generation of a thread."""
+    return uuid.uuid4().bytes

@@ -1,0 +1,147 @@
+"""Element numbers: extents they are taken from, runs that name them, pages they lie in.
+
+Each thread numbers its stored elements 1, 2, 3, ... A channel value is a manifest: a run-length list of numbers.
+Numbers are taken from page-aligned extents, one per group of channels, so that a list that grows stays one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import ormsgpack
+import xxhash
+
+from stepvault.errors import TruncatedError
+
+PAGE = 64
+_FIRST_EXTENT = 64
+_LAST_EXTENT = 4096
+_SLOTS = 16
+
+Runs: TypeAlias = list[tuple[int, int]]  # (first number, count)
+
+
+@dataclass(slots=True)
+class Extents:
+    """Where the next numbers of each slot come from; a copy is changed per write, kept only if it commits."""
+
+    next_no: int = 1
+    slots: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # slot -> next, end, size
+
+    def copy(self) -> Extents:
+        return Extents(self.next_no, dict(self.slots))
+
+    def take(self, channel: str) -> int:
+        """The next number for an element of `channel`."""
+        slot = xxhash.xxh32_intdigest(channel.encode("utf-8", "surrogatepass")) % _SLOTS
+        number, end, size = self.slots.get(slot, (0, 0, 0))
+        if number >= end:
+            size = min(_LAST_EXTENT, max(_FIRST_EXTENT, 2 * size))
+            number = self.next_no  # page-aligned: every extent is a whole number of pages
+            end = self.next_no = number + size
+        self.slots[slot] = (number + 1, end, size)
+        return number
+
+    def pack(self) -> bytes:
+        return ormsgpack.packb([self.next_no, *([slot, *place] for slot, place in self.slots.items())])
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Extents:
+        next_no, *slots = ormsgpack.unpackb(bytes(packed))
+        return cls(next_no, {slot: (number, end, size) for slot, number, end, size in slots})
+
+
+def page_of(number: int) -> int:
+    return (number - 1) // PAGE
+
+
+def first_of(page: int) -> int:
+    return page * PAGE + 1
+
+
+def runs_of(numbers: Sequence[int]) -> Runs:
+    """Run-length encode numbers; order and repeats are kept."""
+    runs: Runs = []
+    first, count = 0, 0
+    for number in numbers:
+        if count and number == first + count:
+            count += 1
+        else:
+            if count:
+                runs.append((first, count))
+            first, count = number, 1
+    if count:
+        runs.append((first, count))
+    return runs
+
+
+def pack_runs(runs: Runs) -> bytes:
+    """Varint pairs: zigzag gap to the end of the run before, run length."""
+    out = bytearray()
+    at = 0
+    for first, count in runs:
+        gap = first - at
+        for value in (gap << 1 if gap >= 0 else (-gap << 1) - 1, count):
+            while value > 127:
+                out.append(value & 127 | 128)
+                value >>= 7
+            out.append(value)
+        at = first + count
+    return bytes(out)
+
+
+def unpack_runs(packed: bytes) -> Runs:
+    values: list[int] = []
+    value = shift = 0
+    for byte in packed:
+        value |= (byte & 127) << shift
+        if byte & 128:
+            shift += 7
+        else:
+            values.append(value)
+            value = shift = 0
+    if shift or len(values) % 2:
+        raise TruncatedError
+    runs: Runs = []
+    at = 0
+    for gap, count in zip(values[::2], values[1::2], strict=True):
+        first = at + (-((gap + 1) >> 1) if gap & 1 else gap >> 1)
+        runs.append((first, count))
+        at = first + count
+    return runs
+
+
+def pages_of(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Merged inclusive page ranges that hold the runs."""
+    spans = sorted((page_of(first), page_of(first + count - 1)) for first, count in runs)
+    merged: list[tuple[int, int]] = []
+    for low, high in spans:
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        else:
+            merged.append((low, high))
+    return merged
+
+
+def pack_pages(pages: list[tuple[int, int]]) -> bytes | None:
+    """The `refs` column: page ranges as pairs of 32-bit numbers; None when a record has no elements."""
+    if not pages:
+        return None
+    return b"".join(low.to_bytes(4, "big") + high.to_bytes(4, "big") for low, high in pages)
+
+
+def unpack_pages(packed: bytes | None) -> list[tuple[int, int]]:
+    if not packed:
+        return []
+    packed = bytes(packed)
+    return [
+        (int.from_bytes(packed[i : i + 4], "big"), int.from_bytes(packed[i + 4 : i + 8], "big"))
+        for i in range(0, len(packed), 8)
+    ]
+
+
+def merge_pages(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Merge page ranges of several records."""
+    return pages_of((first_of(low), (high - low + 1) * PAGE) for low, high in spans)

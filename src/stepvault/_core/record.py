@@ -1,0 +1,166 @@
+"""Bodies of the checkpoint and write rows: self-contained, so that any record loads without its ancestors.
+
+A checkpoint body is `[v, ts, versions, channels, seen, updated, rest, metadata]` where a channel is
+`[name, version index, form]` (no form: the channel is empty) and versions are interned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
+
+import ormsgpack
+
+from stepvault._core.ids import text_of
+from stepvault._core.ports import Port
+from stepvault._core.values import INLINE, Form, runs_in
+from stepvault.errors import TruncatedError
+
+_KNOWN_KEYS = frozenset(("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"))
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_UNVERSIONED = -1
+
+
+@dataclass(slots=True)
+class Record:
+    """A checkpoint with forms in place of values."""
+
+    v: int
+    ts: str
+    versions: dict[str, Any] = field(default_factory=dict)
+    forms: dict[str, Form] = field(default_factory=dict)
+    seen: dict[str, dict[str, Any]] = field(default_factory=dict)
+    updated: list[str] | None = None
+    rest: Form = None
+    metadata: Form = None
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        for form in self.forms.values():
+            yield from runs_in(form)
+
+
+class Write(NamedTuple):
+    """One channel write of a task, with a form in place of its value."""
+
+    idx: int
+    channel: str
+    form: Form
+
+
+def encode_record(record: Record) -> bytes:
+    """The bytes of a record."""
+    interned: dict[Any, int] = {}
+
+    def version(value: Any) -> int:
+        return interned.setdefault((type(value), value), len(interned))
+
+    channels: list[list[Any]] = []
+    places: dict[str, int] = {}
+    for name, value in record.versions.items():
+        places[name] = len(places)
+        entry: list[Any] = [name, version(value)]
+        if name in record.forms:
+            entry.append(record.forms[name])
+        channels.append(entry)
+    channels += [[name, _UNVERSIONED, form] for name, form in record.forms.items() if name not in places]
+    seen = [
+        [node, [part for name, value in versions.items() for part in (places.get(name, name), version(value))]]
+        for node, versions in record.seen.items()
+    ]
+    updated = None if record.updated is None else [places.get(name, name) for name in record.updated]
+    versions = [value for _, value in interned]
+    return _pack([record.v, _pack_ts(record.ts), versions, channels, seen, updated, record.rest, record.metadata])
+
+
+def decode_record(body: bytes) -> Record:
+    """Read `encode_record`.
+
+    Raises:
+        TruncatedError: The bytes are not a record.
+    """
+    try:
+        v, ts, interned, channels, seen, updated, rest, metadata = ormsgpack.unpackb(body)
+        names = [_text(channel[0]) for channel in channels]
+        record = Record(v, _unpack_ts(ts), rest=rest, metadata=metadata)
+        for name, channel in zip(names, channels, strict=True):
+            if channel[1] != _UNVERSIONED:
+                record.versions[name] = interned[channel[1]]
+            if len(channel) > 2:
+                record.forms[name] = channel[2]
+        for node, parts in seen:
+            record.seen[_text(node)] = {
+                names[name] if type(name) is int else _text(name): interned[at]
+                for name, at in zip(parts[::2], parts[1::2], strict=True)
+            }
+        if updated is not None:
+            record.updated = [names[name] if type(name) is int else _text(name) for name in updated]
+    except (ValueError, TypeError, IndexError, KeyError, AttributeError) as exc:
+        raise TruncatedError("A checkpoint record is damaged; restore the row from a backup.") from exc
+    return record
+
+
+def encode_writes(path: str, writes: list[Write]) -> bytes:
+    """The body of one `put_writes` call."""
+    return _pack([path, [list(write) for write in writes]])
+
+
+def decode_writes(body: bytes) -> tuple[str, list[Write]]:
+    """Read `encode_writes`: the task path and its writes."""
+    try:
+        path, writes = ormsgpack.unpackb(body)
+        return _text(path), [Write(idx, _text(channel), form) for idx, channel, form in writes]
+    except (ValueError, TypeError) as exc:
+        raise TruncatedError("A writes record is damaged; restore the row from a backup.") from exc
+
+
+def rest_of(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint holds beyond the fields that records name."""
+    return {key: value for key, value in checkpoint.items() if key not in _KNOWN_KEYS}
+
+
+def typed_form(port: Port, value: Any) -> Form:
+    """Metadata and the rest of a checkpoint: never split, in the saver's own serialization."""
+    return port.dumps(value) if port.splits and not port.flag else [INLINE, *port.dumps_typed(value)]
+
+
+def _pack(value: Any) -> bytes:
+    try:
+        return ormsgpack.packb(value)
+    except (TypeError, ValueError):
+        return ormsgpack.packb(_bytes_for_surrogates(value))
+
+
+def _bytes_for_surrogates(value: Any) -> Any:
+    """Names that are not valid UTF-8 stand as bytes."""
+    if type(value) is list:
+        return [_bytes_for_surrogates(item) for item in value]
+    if type(value) is dict:
+        return {key: _bytes_for_surrogates(item) for key, item in value.items()}
+    if type(value) is str and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "surrogatepass")
+    return value
+
+
+def _text(name: Any) -> str:
+    return text_of(name) if type(name) is bytes else name
+
+
+def _pack_ts(ts: str) -> str | int:
+    try:
+        at = datetime.fromisoformat(ts)
+        if at.isoformat() == ts and at.utcoffset() == timedelta(0) and ts.endswith("+00:00"):
+            return (at - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, TypeError):
+        pass
+    return ts
+
+
+def _unpack_ts(ts: str | int) -> str:
+    if type(ts) is int:
+        return (_EPOCH + timedelta(microseconds=ts)).isoformat()
+    return ts  # type: ignore[return-value]

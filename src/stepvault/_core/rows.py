@@ -1,0 +1,138 @@
+"""Rows as they travel between the operations and a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from stepvault._core.chunks import ChunkRow
+from stepvault._core.knowledge import ThreadKey
+
+
+class ThreadRow(NamedTuple):
+    """The part of a thread row that a writer needs."""
+
+    no: Any  # the thread's integer; whatever else a backend addresses it by
+    uid: bytes
+    rev: bytes
+    extents: bytes
+
+
+class CheckpointRow(NamedTuple):
+    """A checkpoint: routing columns in clear, one body."""
+
+    ns: bytes
+    id: bytes
+    parent: bytes | None
+    run: bytes | None
+    source: bytes | None
+    step: int | None
+    created_at: int | None  # milliseconds since 1970 by the database's clock; None: now
+    refs: bytes | None
+    body: bytes
+
+
+class WriteRow(NamedTuple):
+    """One `put_writes` call of a task: `k` is 0 for ordinary channels, negative for a special one."""
+
+    ns: bytes
+    checkpoint: bytes
+    task: bytes
+    k: int
+    run: bytes | None
+    created_at: int | None
+    refs: bytes | None
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What a write relies on, and the revision it leaves.
+
+    `thread` None: the thread is created by this write, with `uid`; somebody else's creation refuses it.
+    """
+
+    key: ThreadKey
+    thread: ThreadRow | None
+    uid: bytes
+    rev: bytes
+    extents: bytes
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What one read returned, from one snapshot."""
+
+    thread: ThreadRow | None = None
+    checkpoints: list[CheckpointRow] = field(default_factory=list)
+    writes: list[WriteRow] = field(default_factory=list)
+    chunks: list[ChunkRow] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """New elements of a write: rows to add, after the rows of `closed` pages are taken out (they are packed anew)."""
+
+    rows: Sequence[ChunkRow] = ()
+    closed: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the reader already has: pages that need not be sent if the thread is still at `rev`."""
+
+    rev: bytes
+    pages: frozenset[int] | set[int]
+
+
+@dataclass(slots=True)
+class Skeleton:
+    """A whole thread without its elements: for prune, garbage collection and copies."""
+
+    thread: ThreadRow
+    checkpoints: list[CheckpointRow]
+    writes: list[WriteRow]
+    chunks: list[tuple[int, int]]  # number, count
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Rows to take out of a thread, and elements to put in place of rows that held dead and live ones."""
+
+    checkpoints: Sequence[tuple[bytes, bytes]] = ()  # ns, id
+    writes: Sequence[tuple[bytes, bytes, bytes, int]] = ()  # ns, checkpoint, task, k
+    chunks: Sequence[int] = ()
+    rewritten: Sequence[ChunkRow] = ()
+
+
+class ThreadSummary(NamedTuple):
+    """One line of the thread overview."""
+
+    no: Any
+    thread: bytes
+    created_at: int
+    updated_at: int
+    expires_at: int | None
+    subjects: bytes | None
+    head: bytes | None
+    checkpoints: int
+    size: int
+    interrupted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One page of a list: newest first, from `after` (exclusive) on."""
+
+    tenant: bytes
+    thread: bytes | None = None
+    ns: bytes | None = None
+    checkpoint: bytes | None = None
+    before: bytes | None = None
+    source: bytes | None = None
+    step: int | None = None
+    run: bytes | None = None
+    tokens: Sequence[bytes] = ()
+    after: tuple[bytes, bytes, bytes] | None = None  # checkpoint id, namespace, thread
+    limit: int = 50

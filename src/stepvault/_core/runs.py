@@ -1,0 +1,62 @@
+"""What each run in this process started from: the thread generation it loaded, and its run id.
+
+LangGraph hands one control object through a whole run, subgraphs included. It has no weak references, so a
+bounded number of them is held; a run that fell out is simply not checked. This module is the only one that knows
+where that object is (langgraph 1.x: `configurable["__pregel_runtime"].control`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepvault._core.knowledge import ThreadKey
+
+_RUNS = 4096
+
+
+@dataclass(slots=True)
+class Run:
+    """One run. `loaded` maps a thread to the generation it loaded, None where it found nothing."""
+
+    control: Any
+    run_id: str | None = None
+    loaded: dict[ThreadKey, bytes | None] = field(default_factory=dict)
+
+    def note(self, key: ThreadKey, uid: bytes | None) -> None:
+        """Remember the generation a run loaded or created; the first one counts."""
+        if self.loaded.get(key) is None:
+            self.loaded[key] = uid
+
+
+def control_of(configurable: Mapping[str, Any]) -> Any:
+    """The control object of the run a call belongs to, or None."""
+    return getattr(configurable.get("__pregel_runtime"), "control", None)
+
+
+class Runs:
+    """Runs by their control object, least recently used out first."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[int, Run] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, config: Mapping[str, Any]) -> Run | None:
+        """The run of a call; None for direct calls and the state API."""
+        control = control_of(config["configurable"])
+        if control is None:
+            return None
+        with self._lock:
+            run = self._runs.get(id(control))  # the id cannot be reused while the run holds its control
+            if run is None:
+                run = self._runs[id(control)] = Run(control)
+                if len(self._runs) > _RUNS:
+                    self._runs.popitem(last=False)
+            else:
+                self._runs.move_to_end(id(control))
+        if run.run_id is None and config.get("run_id") is not None:
+            run.run_id = str(config["run_id"])
+        return run

@@ -1,0 +1,101 @@
+"""A lock that threads and tasks of any loop may wait for alike, first come first served."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+
+
+class HybridGate:
+    """Lets the writers of one thread in one by one.
+
+    It saves work, it decides nothing: a sync caller inside a running loop must not wait for a task of that loop,
+    so it gets in at once (`acquire` returns False) and the database's own check decides.
+    """
+
+    __slots__ = ("_held", "_mutex", "_waiting")
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._held = False
+        self._waiting: deque[Callable[[], bool]] = deque()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a writer is inside."""
+        return self._held
+
+    def acquire(self) -> bool:
+        """Wait for the gate; False if it was passed without it."""
+        with self._mutex:
+            if not self._held:
+                self._held = True
+                return True
+            if _in_loop():
+                return False
+            event = threading.Event()
+            self._waiting.append(lambda: event.set() or True)
+        event.wait()
+        return True
+
+    async def aacquire(self) -> bool:
+        """Async version of `acquire`; always waits."""
+        with self._mutex:
+            if not self._held:
+                self._held = True
+                return True
+            turn = _Turn(asyncio.get_running_loop())
+            self._waiting.append(turn.hand_over)
+        try:
+            await turn.future
+        except BaseException:
+            with self._mutex:
+                turn.gone = True
+            if turn.handed:
+                self.release()
+            raise
+        return True
+
+    def release(self) -> None:
+        """Let the next one in."""
+        with self._mutex:
+            while self._waiting:
+                if self._waiting.popleft()():
+                    return
+            self._held = False
+
+
+class _Turn:
+    """One task's place in the queue."""
+
+    __slots__ = ("future", "gone", "handed", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[None] = loop.create_future()
+        self.gone = self.handed = False
+
+    def hand_over(self) -> bool:
+        """Give the gate to this task, under the gate's mutex; False if it or its loop is gone."""
+        if self.gone:
+            return False
+        try:
+            self.loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            return False
+        self.handed = True
+        return True
+
+    def _wake(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

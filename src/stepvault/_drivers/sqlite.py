@@ -1,0 +1,264 @@
+"""SQLite: one connection behind one lock, used by threads directly and by tasks through one worker thread."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from stepvault._core.plan import Batch, Mode, Op, Stmt, run
+from stepvault._drivers.sqlite_errors import translated
+from stepvault.errors import ConfigurationError, StorageUnavailableError
+
+T = TypeVar("T")
+
+_SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+
+
+class SqliteDriver:
+    """Runs batches and operations on one SQLite database.
+
+    Args:
+        path: File to open on first use; `":memory:"` for a private database. A `file:` URI works too.
+        connection: An open connection to use instead; it stays its owner's to close.
+        busy_timeout: Seconds to wait for another process's write.
+        synchronous: SQLite's durability setting; None leaves a given connection as it is.
+    """
+
+    def __init__(
+        self,
+        path: str | None = None,
+        *,
+        connection: sqlite3.Connection | None = None,
+        busy_timeout: float = 30.0,
+        synchronous: str | None = None,
+    ) -> None:
+        if synchronous is not None and synchronous.upper() not in _SYNCHRONOUS:
+            raise ConfigurationError(f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}.")
+        self.path = path
+        self.lock = threading.RLock()
+        self._given = connection
+        self._connection: sqlite3.Connection | None = None
+        self._busy_timeout = busy_timeout
+        self._synchronous = synchronous
+        self._closed = False
+        self._file: tuple[int, int] | None = None
+        self._pid = os.getpid()
+        self._close_later: weakref.finalize[Any, Any] | None = None
+        self._worker: ThreadPoolExecutor | None = None
+
+    # -- connection
+
+    def connection(self) -> sqlite3.Connection:
+        """The open connection; opens it on first use and anew after a fork."""
+        if self._pid != os.getpid():
+            self._after_fork()
+        if self._connection is not None and self._file and self._file != _identity(self.path):
+            self._reopen()
+        if self._connection is None:
+            if self._closed:
+                raise StorageUnavailableError("This saver or store is closed; open a new one.")
+            with translated(self.path):
+                self._connection = self._given or self._open()
+                self._prepare(self._connection)
+                self._file = _identity(self.path) if self._given is None else None
+        return self._connection
+
+    def _reopen(self) -> None:
+        """Another file stands at our path (a restored copy): let go of the one that was there."""
+        if self._close_later is not None:
+            self._close_later()
+        self._connection = self._file = None
+
+    def _open(self) -> sqlite3.Connection:
+        assert self.path is not None
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+            uri=self.path.startswith("file:"),
+        )
+        self._close_later = weakref.finalize(self, _close_quietly, connection)
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Settings that live in the connection: erased content is overwritten, readers do not block the writer."""
+        cursor = _cursor(connection)
+        cursor.execute("PRAGMA secure_delete = ON").fetchall()
+        if connection.in_transaction:
+            return
+        owned = self._given is None
+        if owned and cursor.execute("PRAGMA page_count").fetchone()[0] == 0:
+            cursor.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL").fetchall()
+        except sqlite3.OperationalError as exc:
+            if "readonly" not in str(exc):
+                raise
+        if self._synchronous or owned:
+            cursor.execute(f"PRAGMA synchronous = {(self._synchronous or 'NORMAL').upper()}")
+
+    def _after_fork(self) -> None:
+        """A connection does not survive a fork: leave the parent's alone and open our own."""
+        if self._given is not None or self.path == ":memory:":
+            raise StorageUnavailableError(
+                "A given or in-memory SQLite connection was carried over a fork; open one per process."
+            )
+        if self._close_later is not None:
+            self._close_later.detach()
+            _forked.append(self._connection)  # closing it here would drop the parent's locks
+        self._connection, self._worker = None, None
+        self.lock = threading.RLock()
+        self._pid = os.getpid()
+
+    def close(self) -> None:
+        """Close what this driver opened; a given connection stays open."""
+        self._closed = True
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.shutdown(wait=True)
+        with self.lock:
+            if self._close_later is not None:
+                self._close_later()
+            self._connection = None
+
+    async def aclose(self) -> None:
+        """Async version of `close`."""
+        await asyncio.get_running_loop().run_in_executor(None, self.close)
+
+    # -- sync
+
+    def run(self, op: Op[T]) -> T:
+        """Drive an operation."""
+        return run(op, self)
+
+    def execute(self, batch: Batch) -> list[Any]:
+        """Run a batch in one transaction."""
+        with self.session("write") as session:
+            return session.execute(batch)
+
+    @contextmanager
+    def session(self, mode: Mode) -> Iterator[_Session]:
+        """Hold the connection and one transaction; a refused or failed batch takes back what came before it."""
+        with self.lock, translated(self.path):
+            connection = self.connection()
+            session = _Session(_cursor(connection))
+            nested = connection.in_transaction  # its owner's transaction: theirs to keep, ours to commit
+            begin = "SAVEPOINT stepvault" if nested else "BEGIN IMMEDIATE" if mode == "write" else "BEGIN"
+            session.cursor.execute(begin)
+            try:
+                yield session
+                if session.refused:
+                    _roll_back(session.cursor, nested)
+                else:
+                    session.cursor.execute("COMMIT")
+            except BaseException:
+                _roll_back(session.cursor, nested)
+                raise
+            finally:
+                session.cursor.close()
+
+    # -- async
+
+    async def arun(self, op: Op[T]) -> T:
+        """Drive an operation on the worker thread, in one hop.
+
+        A cancelled caller still waits for the end: the thread cannot be stopped, and half-known is worse than late.
+        """
+        if self._pid != os.getpid():
+            self._after_fork()
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix="stepvault-sqlite")
+        work = asyncio.get_running_loop().run_in_executor(self._worker, run, op, self)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            while not work.done():
+                try:
+                    await asyncio.wait([work])
+                except asyncio.CancelledError:
+                    continue
+            if not work.cancelled():
+                work.exception()
+            raise
+
+
+class _Session:
+    """One transaction."""
+
+    __slots__ = ("cursor", "refused")
+
+    def __init__(self, cursor: sqlite3.Cursor) -> None:
+        self.cursor = cursor
+        self.refused = False
+
+    def run(self, op: Op[T]) -> T:
+        return run(op, self)
+
+    def execute(self, batch: Batch) -> list[Any]:
+        replies: list[Any] = []
+        cursor = self.cursor
+        for statement in batch.statements:
+            assert isinstance(statement, Stmt)
+            if statement.many:
+                cursor.executemany(statement.sql, statement.args)
+                replies.append([])
+                continue
+            cursor.execute(statement.sql, statement.args)
+            rows = cursor.fetchall() if cursor.description else []
+            replies.append(rows)
+            if statement.guard and not rows and cursor.rowcount < 1:
+                self.refused = True
+                break
+        return replies
+
+    @contextmanager
+    def session(self, mode: Mode) -> Iterator[_Session]:
+        yield self
+
+
+def _cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor
+
+
+def _roll_back(cursor: sqlite3.Cursor, nested: bool) -> None:
+    try:
+        if nested:
+            cursor.execute("ROLLBACK TO stepvault")
+            cursor.execute("RELEASE stepvault")
+        elif cursor.connection.in_transaction:
+            cursor.execute("ROLLBACK")
+    except sqlite3.Error:
+        pass  # the connection is broken or closed: there is nothing left to roll back
+
+
+def _identity(path: str | None) -> tuple[int, int] | None:
+    """Device and inode of the database file; None for what is no plain file."""
+    if path is None or path == ":memory:" or path.startswith("file:"):
+        return None
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return found.st_dev, found.st_ino
+
+
+def _close_quietly(connection: sqlite3.Connection) -> None:
+    try:
+        connection.close()
+    except sqlite3.Error:
+        pass
+
+
+_forked: list[Any] = []  # connections of a parent process, kept so that nothing closes them
+
