@@ -1,0 +1,1 @@
+"""Typed serialization: values to msgpack bytes and back, under a type policy. No clock, no environment."""

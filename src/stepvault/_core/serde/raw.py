@@ -1,0 +1,24 @@
+"""A stored value whose class this process does not know, kept as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class RawValue:
+    """A stored object of a type that is not loaded here (`unknown_types="raw"`).
+
+    It dumps back to the bytes it came from; changing `data` changes nothing stored.
+
+    Attributes:
+        type_name: The stored name of the type.
+        version: The stored version of the type.
+        data: The stored fields.
+    """
+
+    type_name: str
+    version: int
+    data: Any
+    payload: bytes = field(repr=False, compare=False)

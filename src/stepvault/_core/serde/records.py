@@ -1,0 +1,209 @@
+"""Plans for dataclasses, attrs classes, named tuples, enums and registered classes of other kinds."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from stepvault._core.serde.plans import (
+    MISSING,
+    Plan,
+    fingerprint_of,
+    overlay,
+    refuse_unknown,
+    stray_attributes,
+)
+from stepvault._core.serde.registry import Upcaster
+from stepvault._core.serde.wire import Refused
+from stepvault.errors import PayloadError
+
+_SCALARS = (str, int, float, bool, type(None), bytes)
+
+
+class FieldsPlan(Plan):
+    """Objects made by `cls(**fields)`; fields the constructor does not take are set afterwards."""
+
+    def __init__(
+        self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
+    ) -> None:
+        super().__init__(cls, name, version, upcasters)
+        self.arguments, annotations = self.describe()
+        self.names = tuple(annotations)
+        self.fingerprint = fingerprint_of(annotations)
+        self._check_constructor()
+
+    def describe(self) -> tuple[dict[str, str], dict[str, Any]]:
+        """Return {field: constructor argument} and {field: annotation}."""
+        raise NotImplementedError
+
+    def _check_constructor(self) -> None:
+        try:
+            inspect.signature(self.cls).bind(**dict.fromkeys(self.arguments.values()))
+        except (TypeError, ValueError):
+            raise Refused(
+                "its constructor does not take exactly its fields, so it could not be made again; "
+                "give other arguments a default or store a plain value"
+            ) from None
+
+    def fields_of(self, value: Any) -> dict[str, Any]:
+        if self.strict and stray_attributes(value, self.names):
+            raise Refused("it has attributes that are no fields, which would be lost")
+        found = {name: getattr(value, name, MISSING) for name in self.names}
+        return {name: item for name, item in found.items() if item is not MISSING}
+
+    def build(self, fields: dict[str, Any], state: list[Any], same: bool) -> Any:
+        refuse_unknown(self.label, fields, self.names)
+        made = self.cls(
+            **{argument: fields[name] for name, argument in self.arguments.items() if name in fields}
+        )
+        overlay(made, fields if same else {n: v for n, v in fields.items() if n not in self.arguments})
+        return made
+
+
+class DataclassPlan(FieldsPlan):
+    """A dataclass, pydantic's included."""
+
+    kind = "d"
+
+    def describe(self) -> tuple[dict[str, str], dict[str, Any]]:
+        found = dataclasses.fields(self.cls)
+        return {f.name: f.name for f in found if f.init}, {f.name: f.type for f in found}
+
+
+class AttrsPlan(FieldsPlan):
+    """A class made by attrs."""
+
+    kind = "a"
+
+    def describe(self) -> tuple[dict[str, str], dict[str, Any]]:
+        found = self.cls.__attrs_attrs__
+        arguments = {a.name: getattr(a, "alias", None) or a.name.lstrip("_") for a in found if a.init}
+        return arguments, {a.name: a.type for a in found}
+
+
+class NamedTuplePlan(Plan):
+    """A named tuple, from typing or collections."""
+
+    kind = "n"
+
+    def __init__(
+        self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
+    ) -> None:
+        super().__init__(cls, name, version, upcasters)
+        self.names: tuple[str, ...] = self.cls._fields
+
+    def fields_of(self, value: Any) -> dict[str, Any]:
+        if len(value) != len(self.names):
+            raise Refused("it has more items than its class has fields")
+        return dict(zip(self.names, tuple.__iter__(value), strict=True))
+
+    def build(self, fields: dict[str, Any], state: list[Any], same: bool) -> Any:
+        refuse_unknown(self.label, fields, self.names)
+        return self.cls(**fields)
+
+
+class EnumPlan(Plan):
+    """An enum member: by name, which survives a changed value, else by value, which survives a changed name."""
+
+    kind = "e"
+
+    def fields_of(self, value: Any) -> dict[str, Any]:
+        found: Any = value._value_
+        name = value._name_
+        if isinstance(value, enum.Flag):
+            return {"value": found}
+        if self.cls._member_map_.get(name) is not value:
+            raise Refused("it is not a member of its class")
+        return {"name": name, "value": found if type(found) in _SCALARS else None}
+
+    def build(self, fields: dict[str, Any], state: list[Any], same: bool) -> Any:
+        name = fields.get("name")
+        if name is not None and name in self.cls._member_map_:
+            return self.cls._member_map_[name]
+        return self.cls(fields["value"])
+
+
+class BaseValuePlan(Plan):
+    """A registered subclass of a builtin: made again from the value of its base."""
+
+    kind = "b"
+    bases = (str, int, float, bytes, list, dict, tuple, set, frozenset)
+
+    def __init__(
+        self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
+    ) -> None:
+        super().__init__(cls, name, version, upcasters)
+        self.base: Any = next(base for base in self.bases if issubclass(cls, base))
+
+    def fields_of(self, value: Any) -> dict[str, Any]:
+        state = dict(getattr(value, "__dict__", ()))
+        fields = {"value": base_value(value, self.base)}
+        return {**fields, "state": state} if state else fields
+
+    def build(self, fields: dict[str, Any], state: list[Any], same: bool) -> Any:
+        if type(fields["value"]) is not self.base:
+            raise PayloadError(f"a stored {self.label} has another base value than its class")
+        made = self.cls(fields["value"])
+        overlay(made, fields.get("state", {}))
+        return made
+
+
+class ObjectPlan(Plan):
+    """A registered class of no known kind: its constructor is called with the attributes it names."""
+
+    kind = "o"
+
+    def __init__(
+        self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
+    ) -> None:
+        super().__init__(cls, name, version, upcasters)
+        parameters = inspect.signature(cls).parameters.values()
+        if any(p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) for p in parameters):
+            raise Refused(
+                "its constructor takes positional arguments; make it a dataclass or a pydantic model"
+            )
+        self.arguments = {p.name: p.default is p.empty for p in parameters if p.kind != p.VAR_KEYWORD}
+        self.slots = [
+            name for base in cls.__mro__ for name in _slots(base) if name not in ("__dict__", "__weakref__")
+        ]
+
+    def fields_of(self, value: Any) -> dict[str, Any]:
+        found = dict(getattr(value, "__dict__", ()))
+        for name in self.slots:
+            if (item := getattr(value, name, MISSING)) is not MISSING:
+                found[name] = item
+        lost = [name for name, needed in self.arguments.items() if needed and name not in found]
+        if lost:
+            raise Refused(f"its constructor needs {', '.join(lost)}, which it does not keep as attributes")
+        return found
+
+    def build(self, fields: dict[str, Any], state: list[Any], same: bool) -> Any:
+        made = self.cls(**{name: fields[name] for name in self.arguments if name in fields})
+        overlay(made, fields)
+        return made
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    found = cls.__dict__.get("__slots__", ())
+    return (found,) if isinstance(found, str) else tuple(found)
+
+
+def base_value(value: Any, base: type) -> Any:
+    """Return the plain value of an instance of a subclass, past any override."""
+    if base in (list, set, frozenset, tuple):
+        return base(base.__iter__(value))
+    if base is dict:
+        return dict(zip(dict.keys(value), dict.values(value), strict=True))
+    if base is bytes:
+        return bytes(memoryview(value))
+    # The slot functions of the builtin itself, so that nothing overridden is called.
+    plain: dict[type, Any] = {str: str.__str__, int: int.__int__, float: float.__float__}
+    return plain[base](value)
+
+
+def is_stateless(value: Any) -> bool:
+    """Tell whether an instance of a builtin's subclass carries nothing but its base value."""
+    return not getattr(value, "__dict__", None) and not any(_slots(base) for base in type(value).__mro__)
