@@ -45,8 +45,8 @@ def register_type(
     """Register a class for every serializer of this process.
 
     Args:
-        cls: A pydantic model, dataclass, attrs class, enum, named tuple, or a class whose constructor takes the
-            attributes it keeps.
+        cls: A pydantic model, dataclass, attrs class, enum, named tuple, or a class whose constructor takes
+            the attributes it keeps.
         name: The stored name; by default `module:QualName`. Give one, and the class can move freely.
         version: Raise it when stored objects no longer fit the class.
         aliases: Names under which it was stored before.
@@ -62,7 +62,7 @@ def register_type(
 
 
 def base_form(value: Any) -> Any:
-    """Return what the `__error__` channel stores for a value: the repr of an exception, else the value itself."""
+    """Return what the `__error__` channel stores: the repr of an exception, any other value itself."""
     return repr(value) if isinstance(value, BaseException) else value
 
 
@@ -71,9 +71,9 @@ class TypedSerializer(SerializerProtocol):
 
     Args:
         types: Classes to register for this serializer only.
-        unknown_types: Classes nobody registered: revived if plain data of a module already imported (`"imported"`,
-            the default), an error (`"refuse"`, also whenever LANGGRAPH_STRICT_MSGPACK is set), or kept as `RawValue`
-            (`"raw"`).
+        unknown_types: Classes nobody registered: revived if plain data of a module already imported
+            (`"imported"`, the default), an error (`"refuse"`, also when LANGGRAPH_STRICT_MSGPACK is set), or
+            kept as `RawValue` (`"raw"`).
         fidelity: `"strict"` also refuses the harmless base forms that LangGraph stores.
         secrets: `"allow"` stores pydantic's SecretStr and SecretBytes, in clear.
         registry: Where registered types are looked up; by default those of `register_type`.
@@ -110,8 +110,8 @@ class TypedSerializer(SerializerProtocol):
     def dumps(self, obj: Any) -> bytes:
         """Return the msgpack bytes of a value.
 
-        The bytes of a list are an array header and the bytes of its items, those of a dict with plain keys a map
-        header and the bytes of its keys and values. The same value gives the same bytes.
+        The bytes of a list are an array header and the bytes of its items, those of a dict with plain keys a
+        map header and the bytes of its keys and values. The same value gives the same bytes.
 
         Raises:
             ValueNotSerializableError: With `path` and `type_name` of what cannot be stored.
@@ -157,7 +157,7 @@ class TypedSerializer(SerializerProtocol):
             return jsonplus.loads_msgpack(self._policy, payload)
         if tag == "json":
             return jsonplus.loads_json(self._policy, payload)
-        if isinstance(tag, str) and "+" in tag:
+        if "+" in tag:
             return self.loads_typed(self._decrypted(tag, payload))
         if tag == "pickle":
             raise UnsupportedFormatError("a stored value is a pickle, which is never read")
@@ -178,7 +178,7 @@ class TypedSerializer(SerializerProtocol):
         inner, _, cipher_name = tag.partition("+")
         if self._cipher is None:
             raise UnsupportedFormatError(
-                f"a stored value was encrypted by EncryptedSerializer ({cipher_name[:20]}); pass cipher= to read it"
+                f"a stored value was encrypted by EncryptedSerializer ({cipher_name[:20]}); pass cipher="
             )
         try:
             return inner, self._cipher.decrypt(cipher_name, payload)

@@ -1,8 +1,8 @@
 """Writing: a fast encoder that lets ormsgpack do the work, and an exact one that finds what it must not do.
 
 Both give the same bytes for the same value. The fast one gives up on the first thing that needs care (a lone
-surrogate, a key that is not a str, a bytearray, a value that cannot be stored); the exact one walks in Python,
-so it knows the path and can say what is wrong and where.
+surrogate, a key that is not a str, a bytearray, a value that cannot be stored); the exact one walks in
+Python, so it knows the path and can say what is wrong and where.
 """
 
 from __future__ import annotations

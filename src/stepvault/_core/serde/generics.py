@@ -72,7 +72,8 @@ def resolve(name: Any, find: Callable[[str], Any], depth: int = 0) -> Any:
     head = resolve(name[0], find, depth + 1)
     if not (isinstance(head, type) and (name[0] in _PLAIN or hasattr(head, "__pydantic_generic_metadata__"))):
         raise PayloadError("a stored type name has arguments for a class that takes none")
-    return head[arguments]
+    generic: Any = head
+    return generic[arguments]
 
 
 def shown(name: Any) -> str:

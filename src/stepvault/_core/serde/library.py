@@ -1,4 +1,4 @@
-"""Classes of LangGraph and LangChain that LangGraph itself stores: always allowed, each under its own name."""
+"""Classes of LangGraph and LangChain that LangGraph itself stores: always allowed, under their own names."""
 
 from __future__ import annotations
 

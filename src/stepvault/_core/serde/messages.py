@@ -1,7 +1,8 @@
 """LangChain messages, the bulk of most threads: their fields in a fixed order, restored without validation.
 
-The field orders are part of the format. A message class whose fields are others (a newer langchain-core) is stored
-as a record with names instead; a stored message whose class has changed since goes through the class's validator.
+The field orders are part of the format. A message class whose fields are others (a newer langchain-core) is
+stored as a record with names instead; a stored message whose class has changed since goes through the class's
+validator.
 """
 
 from __future__ import annotations

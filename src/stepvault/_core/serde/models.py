@@ -21,8 +21,9 @@ _LABELS: Labels = ("", "", "", "{}", "", "", "", "?{}")
 class ModelPlan(Plan):
     """A pydantic model: fields, fields set, extras and private attributes.
 
-    While the class is unchanged its values are not validated again (a validator need not accept its own output);
-    `model_construct` makes the object, so that `model_post_init` runs, and the stored state is laid over it.
+    While the class is unchanged its values are not validated again (a validator need not accept its own
+    output): `model_construct` makes the object, so that `model_post_init` runs, and the stored state is laid
+    over it.
     """
 
     kind = "p"

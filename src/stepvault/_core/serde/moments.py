@@ -95,12 +95,14 @@ def _checked_zone(parts: list[Any]) -> tuple[tzinfo | None, int]:
 
 def _build_datetime(parts: list[Any]) -> datetime:
     zone, fold = _checked_zone(parts[7:])
-    return datetime(*parts[:7], tzinfo=zone, fold=fold)
+    year, month, day, hour, minute, second, microsecond = parts[:7]
+    return datetime(year, month, day, hour, minute, second, microsecond, zone, fold=fold)
 
 
 def _build_time(parts: list[Any]) -> time:
     zone, fold = _checked_zone(parts[4:])
-    return time(*parts[:4], tzinfo=zone, fold=fold)
+    hour, minute, second, microsecond = parts[:4]
+    return time(hour, minute, second, microsecond, zone, fold=fold)
 
 
 def _build_timezone(parts: list[Any]) -> timezone:

@@ -19,8 +19,9 @@ set_attribute: Final[Callable[[Any, str, Any], None]] = object.__setattr__
 class Plan:
     """Stores and revives the objects of exactly one class.
 
-    A record is `[name, version, kind, fields, fingerprint, *state]`. While the fingerprint of the class is the one
-    that was stored, an object comes back exactly; otherwise its fields go through the constructor or validator.
+    A record is `[name, version, kind, fields, fingerprint, *state]`. While the fingerprint of the class is
+    the one that was stored, an object comes back exactly; otherwise its fields go through the constructor or
+    validator.
     """
 
     kind = "?"
@@ -81,8 +82,8 @@ class Plan:
             upcaster = self.upcasters.get(step)
             if upcaster is None:
                 raise PayloadError(
-                    f"a stored {self.label} has version {version}, this process has version {self.version} and no "
-                    f"upcaster for {step}; add upcasters={{{step}: function}} to its register_type"
+                    f"a stored {self.label} has version {version}, this process has version {self.version} "
+                    f"and no upcaster for {step}; add upcasters={{{step}: function}} to its register_type"
                 )
             try:
                 fields = upcaster(dict(fields))
@@ -94,11 +95,14 @@ class Plan:
 
     def unfit(self, exc: Exception) -> str:
         """Return the message for an object that its class refused."""
-        # Validation messages quote the input, and payloads stay out of messages: only places and kinds are named.
-        errors = getattr(exc, "errors", None)
+        # Validation messages quote the input; payloads stay out of ours, so only places and kinds are named.
+        errors: Any = getattr(exc, "errors", None)
         found = type(exc).__name__
         if callable(errors):
-            places = [f"{'.'.join(map(str, e['loc']))}: {e['type']}" for e in errors()[:5] if "loc" in e]
+            listed: list[dict[str, Any]] = errors()
+            places = [
+                f"{'.'.join(map(str, one['loc']))}: {one['type']}" for one in listed[:5] if "loc" in one
+            ]
             found = ", ".join(places) or found
         return (
             f"a stored {self.label} does not fit its class ({found}); raise its version and add an upcaster"
@@ -111,7 +115,7 @@ def fingerprint_of(names: Mapping[str, Any]) -> int:
 
 
 def overlay(value: Any, fields: Mapping[str, Any]) -> None:
-    """Set fields past any converter, `__setattr__` or frozen mark, where the constructor made something else."""
+    """Set fields the constructor made otherwise, past any converter, `__setattr__` or frozen mark."""
     for name, stored in fields.items():
         if getattr(value, name, MISSING) is not stored:
             set_attribute(value, name, stored)

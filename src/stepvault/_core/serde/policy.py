@@ -68,7 +68,7 @@ class Policy:
         allowlist: frozenset[tuple[str, ...]] = frozenset(),
     ) -> None:
         self.registry = registry
-        self.unknown_types = unknown_types
+        self.unknown_types: UnknownTypes = unknown_types
         self.strict = strict
         self.secrets = secrets
         self.allowlist = allowlist
@@ -96,7 +96,7 @@ class Policy:
     # --- writing
 
     def reduce(self, value: Any) -> Any:
-        """Return the stored form of a value that is not plain msgpack, or a plain base value instead of it."""
+        """Return the stored form of a value that is not plain msgpack, or a plain base value in its place."""
         cls = type(value)
         simple = _SIMPLE.get(cls)
         if simple is not None:
@@ -122,11 +122,11 @@ class Policy:
     def plain_key(self, key: Any) -> Any:
         """Return a dict key, or the base value of a key whose class has a harmless one."""
         cls = type(key)
-        if cls in (str, int, float, bytes) or not isinstance(key, _BASES) or isinstance(key, enum.Enum):
+        if cls in (*_BASES, bool) or not isinstance(key, _BASES) or isinstance(key, enum.Enum):
             return key
-        if self.registry.by_class(cls) is not None or (reduced := arrays.reduce_numpy(key)) is not None:
+        if self.registry.by_class(cls) is not None or arrays.reduce_numpy(key) is not None:
             return key
-        return self._base_form(key, cls) if reduced is None else key
+        return self._base_form(key, cls)
 
     def _plan_for(self, cls: type) -> Plan | None:
         entry = self.registry.by_class(cls)
@@ -169,7 +169,7 @@ class Policy:
             raise Refused(f"it is not registered; add types=[{cls.__name__}] or {line}")
         if _is_foreign_serializable(cls):
             raise Refused(
-                f"LangChain objects other than messages and documents hold live parts; add {line} if it is data"
+                f"LangChain objects other than messages and documents hold live parts; if it is data, {line}"
             )
         if _imported(cls.__module__, cls.__qualname__) is not cls:
             raise Refused(f"it is not found as {qualified(cls)} any more; add {line}")
@@ -273,8 +273,8 @@ def unknown(name: str) -> UnknownTypeError:
     """Return the error for a stored name that resolves to nothing allowed."""
     last = key_of(name).rpartition(".")[2]
     return UnknownTypeError(
-        f"a stored value is of type {name!r}, which this process has not loaded or not registered; import its module "
-        f"and pass types=[{last}], or register_type({last}, aliases=[{name!r}]) if it was renamed",
+        f"a stored value is of type {name!r}, which this process has not loaded or not registered; import "
+        f"its module and pass types=[{last}], or register_type({last}, aliases=[{name!r}]) if it was renamed",
         type_name=name,
     )
 

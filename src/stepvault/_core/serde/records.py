@@ -106,7 +106,7 @@ class NamedTuplePlan(Plan):
 
 
 class EnumPlan(Plan):
-    """An enum member: by name, which survives a changed value, else by value, which survives a changed name."""
+    """An enum member: by name, which survives a changed value, else by value."""
 
     kind = "e"
 

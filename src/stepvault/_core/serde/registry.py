@@ -1,4 +1,4 @@
-"""Registered types: the stored name and version of a class, its old names, and how old versions are lifted."""
+"""Registered types: the stored name and version of a class, its old names, its upcasters."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class TypeRegistry:
             known = self._by_name.get(key_of(stored))
             if known is not None and not _same_class(known.cls, cls):
                 raise ConfigurationError(
-                    f"the name {stored!r} is already registered for {known.cls!r}; choose another name for {cls!r}"
+                    f"the name {stored!r} is already registered for {known.cls!r}; "
+                    f"choose another name for {cls!r}"
                 )
         for stored in (entry.name, *entry.aliases):
             self._by_name[key_of(stored)] = entry
@@ -78,17 +79,17 @@ class TypeRegistry:
     def by_class(self, cls: type) -> Registration | None:
         """Return the registration of exactly this class, if any."""
         found = self._by_class.get(cls)
-        return found if found or self._parent is None else self._parent.by_class(cls)
+        return self._parent.by_class(cls) if found is None and self._parent else found
 
     def by_name(self, name: str) -> Registration | None:
         """Return the registration with this stored name or alias, if any."""
         found = self._by_name.get(key_of(name))
-        return found if found or self._parent is None else self._parent.by_name(name)
+        return self._parent.by_name(name) if found is None and self._parent else found
 
     def by_short_name(self, module: str, name: str) -> Registration | None:
         """Return the registration of a class by its module and `__name__`, as LangGraph stores it."""
-        found = self._by_short_name.get((module, name)) or self._by_name.get(f"{module}.{name}")
-        return found if found or self._parent is None else self._parent.by_short_name(module, name)
+        found = self._by_short_name.get((module, name), self._by_name.get(f"{module}.{name}"))
+        return self._parent.by_short_name(module, name) if found is None and self._parent else found
 
 
 def _same_class(one: type, other: type) -> bool:
@@ -96,13 +97,7 @@ def _same_class(one: type, other: type) -> bool:
     return one is other or (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
 
 
-def _checked(
-    cls: type,
-    name: str | None,
-    version: int,
-    aliases: Iterable[str],
-    upcasters: Mapping[int, Upcaster] | None,
-) -> Registration:
+def _checked(cls: Any, name: Any, version: Any, aliases: Any, upcasters: Any) -> Registration:
     if not isinstance(cls, type):
         raise ConfigurationError(f"only a class can be registered, not {cls!r}")
     if name is not None and (not isinstance(name, str) or not name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import types
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
@@ -25,11 +25,11 @@ IPS: tuple[type, ...] = (IPv4Address, IPv4Network, IPv4Interface, IPv6Address, I
 _SAFE_UUIDS = (SafeUUID.unknown, SafeUUID.safe, SafeUUID.unsafe)
 _FLAGS = re.ASCII | re.IGNORECASE | re.LOCALE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE
 # The factories of a defaultdict that may be stored: calling them runs no user code.
-FACTORIES: dict[str, Callable[[], Any]] = {
+FACTORIES: Mapping[str, Callable[[], Any]] = {
     f.__name__: f
     for f in (int, float, complex, str, bytes, bytearray, bool, list, tuple, dict, set, frozenset)
 } | {f"collections.{f.__name__}": f for f in (Counter, OrderedDict, deque)}
-_FACTORY_NAMES = {factory: name for name, factory in FACTORIES.items()}
+_FACTORY_NAMES: dict[Any, str] = {factory: name for name, factory in FACTORIES.items()}
 
 
 def _int_bytes(value: int) -> bytes:
@@ -170,7 +170,8 @@ def _build_counter(items: list[Any]) -> Counter[Any]:
 def _build_path(items: list[Any]) -> PurePath:
     kind, text = items
     try:
-        return PATHS[kind](_typed(text, str))
+        made: PurePath = PATHS[kind](_typed(text, str))
+        return made
     except NotImplementedError:
         raise PayloadError(
             f"a stored {PATHS[kind].__name__} cannot be made on this operating system"

@@ -1,8 +1,8 @@
 """The numbers and limits of the `sv1` payload format. Append only: stored rows depend on every line.
 
 A payload is one msgpack value. Plain values (None, bool, 64-bit int, float, str, bytes, list, dict) are plain
-msgpack; everything else is an extension type, whose data is a msgpack array again. User values can never become an
-extension type by themselves, so no user value can spell a marker.
+msgpack; everything else is an extension type, whose data is a msgpack array again. User values never become
+an extension type by themselves, so no user value can spell a marker.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ NUMPY_SCALAR: Final = 41
 Labels: TypeAlias = "tuple[str, ...] | None"
 """How the items of an extension's array are named in error paths.
 
-One label per item: `""` the object itself, `".x"` an attribute, `"{}"` a dict of fields, `"?{}"` a dict whose unstorable
-fields are left out unless fidelity is strict. None: the items are the user's own, by index.
+One label per item: `""` the object itself, `".x"` an attribute, `"{}"` a dict of fields, `"?{}"` a dict whose
+unstorable fields are left out unless fidelity is strict. None: the items are the user's own, by index.
 """
 
 Reduced: TypeAlias = "tuple[int, list[Any], Labels]"
