@@ -83,6 +83,9 @@ class TypedSerializer(SerializerProtocol):
         ConfigurationError: An argument is wrong.
     """
 
+    splits: bool = True  # a list is the concatenation of its items: savers store them one by one
+    flag: int = 0
+
     def __init__(
         self,
         *,

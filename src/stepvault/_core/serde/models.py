@@ -53,7 +53,8 @@ class ModelPlan(Plan):
         fields_set, extra, private = _state(state, self.all_names)
         if not same:
             return self.validated(fields, fields_set, extra, private)
-        made = self.cls.model_construct(set(fields_set), **{self.aliases[n]: v for n, v in fields.items()})
+        values = {self.aliases.get(name, name): value for name, value in fields.items()}
+        made = self.cls.model_construct(_fields_set=set(fields_set), **values)
         set_attribute(made, "__dict__", fields)
         set_attribute(made, "__pydantic_fields_set__", set(fields_set))
         set_attribute(made, "__pydantic_extra__", extra)

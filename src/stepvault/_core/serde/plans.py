@@ -99,7 +99,7 @@ class Plan:
         errors: Any = getattr(exc, "errors", None)
         found = type(exc).__name__
         if callable(errors):
-            listed: list[dict[str, Any]] = errors()
+            listed: Any = errors()
             places = [
                 f"{'.'.join(map(str, one['loc']))}: {one['type']}" for one in listed[:5] if "loc" in one
             ]
