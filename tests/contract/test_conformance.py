@@ -1,0 +1,24 @@
+"""LangGraph's own conformance suite, whole, over every backend, sync and async."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.conformance.capabilities import ALL_CAPABILITIES
+
+from tests.contract.matrix import Database
+
+
+async def test_every_capability_passes_in_full(database: Database) -> None:
+    @checkpointer_test(name=f"{database.name}-{database.mode}")
+    async def savers() -> AsyncGenerator[Any, None]:
+        yield await database.saver()
+
+    report = await validate(savers)
+
+    failures = {name: result.failures for name, result in report.results.items() if not result.passed}
+    assert not failures
+    assert report.results.keys() == {capability.value for capability in ALL_CAPABILITIES}
+    assert sum(result.tests_passed for result in report.results.values()) >= 80
