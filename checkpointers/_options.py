@@ -8,17 +8,16 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from stepvault._core.codec import Codec
 from stepvault._core.knowledge import Knowledge
 from stepvault._core.metadata import CREDENTIAL_KEYS
-from stepvault._core.ports import JsonPlusPort, port_for
 from stepvault._core.runs import Runs
 from stepvault._drivers.gate import HybridGate
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._ops.context import Core, Tables
 from stepvault.errors import ConfigurationError
+from stepvault.types import TypedSerializer
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class StorageOptions:
     cache_bytes: int = 64 << 20
     credential_keys: Sequence[str] = ()
     types: Sequence[type] = ()
-    unknown_types: Literal["imported", "refuse", "raw"] = "imported"
+    unknown_types: Literal["imported", "refuse", "raw"] | None = None
     fidelity: Literal["upstream", "strict"] = "upstream"
     secrets: Literal["refuse", "allow"] = "refuse"
 
@@ -55,13 +54,16 @@ class StorageOptions:
             raise ConfigurationError(f'compression must be "auto" or None, not {options["compression"]!r}.')
         return cls(**options)
 
-    def serializer(self) -> SerializerProtocol:
+    def serializer(self) -> TypedSerializer:
         """The serializer these options describe."""
-        return JsonPlusSerializer()
+        return TypedSerializer(
+            types=self.types, unknown_types=self.unknown_types, fidelity=self.fidelity, secrets=self.secrets
+        )
 
 
 def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProtocol) -> Core:
     """The shared parts of a saver."""
+    native = serde if isinstance(serde, TypedSerializer) else options.serializer()
     return Core(
         dialect=dialect,
         knowledge=Knowledge(HybridGate, options.cache_bytes),
@@ -69,7 +71,6 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
         codec=Codec(options.compression),
         credentials=CREDENTIAL_KEYS | {key.lower() for key in options.credential_keys},
         random=os.urandom,
-        native=port_for(serde),
-        jsonplus=JsonPlusPort(JsonPlusSerializer()),
         tables=Tables(),
+        native=native,
     )

@@ -35,9 +35,8 @@ class Core:
     codec: Codec
     credentials: frozenset[str]
     random: Callable[[int], bytes]
-    native: Port
-    jsonplus: Port
     tables: Tables
+    native: Port
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,8 @@ class Scope:
         return ThreadKey(self.tenant, text_key("thread_id", thread_text(thread_id)))
 
     def decoder(self, elements: Mapping[int, bytes]) -> Decoder:
-        return Decoder(self.port, self.core.native, self.core.jsonplus, elements)
+        native = self.port if self.port.splits and not self.port.flag else self.core.native
+        return Decoder(self.port, native, elements)
 
 
 @dataclass(frozen=True, slots=True)

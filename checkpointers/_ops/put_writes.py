@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
+from langgraph.checkpoint.serde.types import ERROR
 
 from stepvault._core.codec import unpack
 from stepvault._core.ids import id_key
@@ -75,6 +76,11 @@ def _store_rows(
     return (yield from store(scope, at, attempt, lambda view: False, at.checkpoint))
 
 
+def _storable(channel: str, value: Any) -> Any:
+    """A failed node's exception is stored as its repr, as LangGraph's own savers do."""
+    return repr(value) if channel == ERROR and isinstance(value, BaseException) else value
+
+
 def _rows(
     scope: Scope, at: Address, encoder: Encoder, task: bytes, path: str, writes: list[tuple[int, str, Any]], k: int
 ) -> list[WriteRow]:
@@ -83,7 +89,7 @@ def _rows(
         group = groups.setdefault(k if idx >= 0 else idx, [])
         if idx < 0:
             group.clear()
-        group.append(Write(idx, channel, encoder.form(channel, value)))
+        group.append(Write(idx, channel, encoder.form(channel, _storable(channel, value))))
     assert at.checkpoint is not None
     rows = []
     for number, group in groups.items():

@@ -76,7 +76,7 @@ class ForeignPort:
 
 
 def port_for(serde: SerializerProtocol) -> Port:
-    """The port of a serializer; only an exact `JsonPlusSerializer` splits like ours."""
+    """The port of a serializer; ours is its own, and of others only an exact `JsonPlusSerializer` splits alike."""
     if getattr(serde, "splits", False):
         return cast(Port, serde)
     if type(serde) is JsonPlusSerializer and not serde.pickle_fallback:

@@ -71,7 +71,8 @@ class Encoder:
         try:
             return self._form(channel, value)
         except ValueNotSerializableError as exc:
-            raise ValueNotSerializableError(f"Channel {channel!r}: {exc}") from exc
+            exc.args = (f"Channel {channel!r}: {exc}",)
+            raise
         except (StepvaultError, MemoryError):
             raise
         except Exception as exc:
@@ -194,8 +195,7 @@ class Decoder:
     """Turns forms back into values, given the elements of their thread."""
 
     port: Port  # the saver's serializer
-    native: Port
-    jsonplus: Port
+    native: Port  # ours: reads what it wrote, and under its type policy what LangGraph's wrote
     elements: Mapping[int, bytes]
 
     def value(self, form: Form) -> Any:
@@ -226,7 +226,7 @@ class Decoder:
             return payload
         elif kind != WHOLE:
             raise UnsupportedFormatError(f"A stored value has form {kind}, unknown to this version; upgrade Stepvault.")
-        return (self.jsonplus if code & JSONPLUS_FLAG else self.native).loads(payload)
+        return self._typed("msgpack", payload) if code & JSONPLUS_FLAG else self.native.loads(payload)
 
     def _join(self, runs: Runs) -> bytes:
         elements = self.elements
@@ -236,9 +236,8 @@ class Decoder:
             raise TruncatedError(f"Element {exc.args[0]} of a stored value is missing; restore the thread from a backup.") from exc
 
     def _typed(self, tag: str, payload: bytes) -> Any:
-        if tag == "msgpack":
-            return self.jsonplus.loads_typed((tag, payload))
-        return self.port.loads_typed((tag, payload))
+        reader = self.native if tag == "msgpack" and not self.port.flag else self.port
+        return reader.loads_typed((tag, payload))
 
 
 def _plain_key(key: Any) -> bool:
