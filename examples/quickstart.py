@@ -3,9 +3,9 @@
     python examples/quickstart.py                  the whole story, in a temporary folder
     python examples/quickstart.py --path demo.db   the same, and the file is kept
 
-Five acts: one process runs the agent until it needs a human, and exits. A second process finds the question in the
-file, answers it, and the agent finishes. Then the history of the conversation, another ending for it, and its price
-in bytes. The model is a stand-in that needs no key; everything else is what an application would use.
+Five acts: one process runs the agent until it needs a human, and exits. A second process finds the question
+in the file, answers it, and the agent finishes. Then the history of the conversation, another ending for it,
+and its price in bytes. The model is a stand-in that needs no key; the rest is what an application would use.
 """
 
 from __future__ import annotations
@@ -120,15 +120,10 @@ def history(path: Path) -> None:
     """Every step is there, newest first."""
     with SqliteSaver.from_conn_string(str(path)) as saver:
         for state in build_agent(saver).get_state_history(THREAD):
-            then = (
-                f"asks {state.interrupts[0].value['question']!r}"
-                if state.interrupts
-                else ", ".join(state.next)
-            )
+            asked = [f"asks {found.value['question']!r}" for found in state.interrupts]
+            then = ", ".join(asked or state.next) or "the end"
             count = len(state.values.get("messages", []))
-            print(
-                f"  step {state.metadata['step']:>2}  {count} messages  {state.created_at[11:23]}  {then or 'the end'}"
-            )
+            print(f"  step {state.metadata['step']:>2}  {count} messages  {state.created_at[11:23]}  {then}")
 
 
 def fork(path: Path) -> None:
