@@ -86,7 +86,7 @@ class Server:
             return
         with (self.folder / "log").open("ab") as log:
             self._process = self._spawn(log)
-        _reaper.watch(self._process.pid, self.immediate_signal)
+        _reaper.watch(self._process.pid, int(self.immediate_signal))
         wait_until(self._is_ready_or_dead, f"{type(self).__name__} did not become ready", detail=self._log)
         if not self.running:
             raise ServerError(f"{type(self).__name__} ended while it started:\n{self._log()}")
