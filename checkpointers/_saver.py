@@ -23,7 +23,17 @@ from stepvault._core.plan import Op
 from stepvault._core.ports import port_for
 from stepvault._core.versions import next_version
 from stepvault.checkpointers._dialect import Dialect
-from stepvault.checkpointers._ops import copying, history, listing, load, overview, prepare, put, put_writes, remove
+from stepvault.checkpointers._ops import (
+    copying,
+    history,
+    listing,
+    load,
+    overview,
+    prepare,
+    put,
+    put_writes,
+    remove,
+)
 from stepvault.checkpointers._ops.context import Core, Scope, address_of
 from stepvault.checkpointers._options import StorageOptions, build_core
 
@@ -86,6 +96,14 @@ class BaseSaver(BaseCheckpointSaver[str]):
         return clone
 
     # -- lifetime
+
+    def prepare(self) -> None:
+        """Create or migrate the tables: `setup` under a name that is the same on every class."""
+        self._driver.run(prepare.setup(self._core))
+
+    async def aprepare(self) -> None:
+        """Async version of `prepare`."""
+        await self._driver.arun(prepare.setup(self._core))
 
     def close(self) -> None:
         """Close what this saver opened; connections and pools it was given stay open. Idempotent."""
@@ -303,31 +321,25 @@ class BaseSaver(BaseCheckpointSaver[str]):
         return await self._arun(overview.threads(self._scope, limit, cursor))
 
 
-class SyncSetup:
+class SyncSetup(BaseSaver):
     """`setup` as the sync official savers have it."""
-
-    _core: Core
-    _driver: SaverDriver
 
     def setup(self) -> None:
         """Create or migrate the tables. Idempotent; any number of processes may call it at once."""
-        self._driver.run(prepare.setup(self._core))
+        self.prepare()
 
     async def asetup(self) -> None:
         """Async version of `setup`."""
-        await self._driver.arun(prepare.setup(self._core))
+        await self.aprepare()
 
 
-class AsyncSetup:
+class AsyncSetup(BaseSaver):
     """`setup` as the async official savers have it: a coroutine."""
-
-    _core: Core
-    _driver: SaverDriver
 
     async def setup(self) -> None:
         """Create or migrate the tables. Idempotent; any number of processes may call it at once."""
-        await self._driver.arun(prepare.setup(self._core))
+        await self.aprepare()
 
-    asetup = setup
-
-
+    async def asetup(self) -> None:
+        """Another name for `setup`."""
+        await self.aprepare()

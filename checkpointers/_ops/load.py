@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite, writes_sort_key
+from langgraph.checkpoint.base import (
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    PendingWrite,
+    writes_sort_key,
+)
 
 from stepvault._core.chunks import unpack_row
 from stepvault._core.codec import unpack
@@ -57,8 +63,8 @@ def learn(scope: Scope, known: Known, loaded: Loaded, *, writer: bool = False) -
         if replace:
             known.view = view
     view.remember(fresh, scope.core.knowledge.seed)
-    for row in (*loaded.checkpoints, *loaded.writes):
-        for low, high in unpack_pages(row.refs):
+    for refs in (*(row.refs for row in loaded.checkpoints), *(row.refs for row in loaded.writes)):
+        for low, high in unpack_pages(refs):
             view.pages.update(range(low, high + 1))
     return view.elements
 
@@ -68,7 +74,9 @@ def view_of(thread: ThreadRow) -> View:
     return View(thread.no, thread.uid, thread.rev, Extents.unpack(thread.extents))
 
 
-def tuple_of(scope: Scope, key: ThreadKey, row: CheckpointRow, writes: list[WriteRow], decoder: Decoder) -> CheckpointTuple:
+def tuple_of(
+    scope: Scope, key: ThreadKey, row: CheckpointRow, writes: list[WriteRow], decoder: Decoder
+) -> CheckpointTuple:
     """Decode a checkpoint and its writes.
 
     Raises:

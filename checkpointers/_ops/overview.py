@@ -55,7 +55,7 @@ class ThreadPage:
 
 def threads(scope: Scope, limit: int, cursor: str | None) -> Op[ThreadPage]:
     """One page of the threads of a tenant."""
-    if not isinstance(limit, int) or limit < 1:
+    if limit < 1:
         raise ConfigurationError(f"limit must be an int >= 1, not {limit!r}.")
     rows = yield from scope.core.dialect.threads(scope.tenant, limit, _position(cursor))
     after = str(rows[-1].no) if len(rows) == limit else None

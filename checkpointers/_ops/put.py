@@ -108,7 +108,7 @@ def run_of(at: Address, metadata: Mapping[str, Any] | None = None) -> bytes | No
     return run_key(run_id) if run_id is not None else None
 
 
-def run_key(run_id: Any) -> bytes | None:
+def run_key(run_id: Any) -> bytes:
     """A run id as rows hold it."""
     return str(run_id).encode("utf-8", "surrogatepass")[: LIMITS["checkpoint_id"]]
 

@@ -82,7 +82,13 @@ def _storable(channel: str, value: Any) -> Any:
 
 
 def _rows(
-    scope: Scope, at: Address, encoder: Encoder, task: bytes, path: str, writes: list[tuple[int, str, Any]], k: int
+    scope: Scope,
+    at: Address,
+    encoder: Encoder,
+    task: bytes,
+    path: str,
+    writes: list[tuple[int, str, Any]],
+    k: int,
 ) -> list[WriteRow]:
     groups: dict[int, list[Write]] = {}
     for idx, channel, value in writes:

@@ -33,8 +33,10 @@ def delete_thread(scope: Scope, thread_id: Any) -> Op[int]:
 
 
 def prune(scope: Scope, thread_ids: Sequence[Any], strategy: str) -> Op[None]:
-    """Shorten threads: `keep_latest` leaves the newest checkpoint of each namespace and the ancestors that its
-    DeltaChannels are rebuilt from; `delete` removes the threads.
+    """Shorten threads.
+
+    `keep_latest` leaves the newest checkpoint of each namespace and the ancestors that its DeltaChannels are
+    rebuilt from; `delete` removes the threads.
 
     Raises:
         ConfigurationError: An unknown strategy.
@@ -50,7 +52,7 @@ def prune(scope: Scope, thread_ids: Sequence[Any], strategy: str) -> Op[None]:
 
 def delete_for_runs(scope: Scope, run_ids: Sequence[Any]) -> Op[None]:
     """Remove the checkpoints and writes of runs, in every thread; a thread left empty goes too."""
-    runs = {key for run_id in run_ids if (key := run_key(run_id))}
+    runs = {run_key(run_id) for run_id in run_ids}
     if not runs:
         return
     for key in (yield from scope.core.dialect.threads_of_runs(scope.tenant, sorted(runs))):
@@ -134,7 +136,10 @@ def _sort_chunks(skeleton: Skeleton, live: set[int]) -> tuple[list[int], list[in
 
 def _of_runs(thread: Skeleton, runs: set[bytes]) -> Removal:
     checkpoints = {(row.ns, row.id) for row in thread.checkpoints if row.run in runs}
-    return Removal(sorted(checkpoints), _writes_of(thread, lambda w: w.run in runs or (w.ns, w.checkpoint) in checkpoints))
+    return Removal(
+        sorted(checkpoints),
+        _writes_of(thread, lambda w: w.run in runs or (w.ns, w.checkpoint) in checkpoints),
+    )
 
 
 def _older(scope: Scope, thread: Skeleton) -> Removal:

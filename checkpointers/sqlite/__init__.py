@@ -10,16 +10,16 @@ from typing_extensions import Self
 
 from stepvault._drivers.sqlite import SqliteDriver
 from stepvault.checkpointers._options import StorageOptions
-from stepvault.checkpointers._saver import BaseSaver, SyncSetup
+from stepvault.checkpointers._saver import SyncSetup
 from stepvault.checkpointers.sqlite.dialect import SqliteDialect
 from stepvault.errors import ConfigurationError
 
 __all__ = ["SqliteSaver"]
 
-_DRIVER_OPTIONS = ("busy_timeout", "synchronous")
+DRIVER_OPTIONS = ("busy_timeout", "synchronous")
 
 
-class SqliteSaver(SyncSetup, BaseSaver):
+class SqliteSaver(SyncSetup):
     """A checkpointer on SQLite, sync and async in one object.
 
     Args:
@@ -39,9 +39,13 @@ class SqliteSaver(SyncSetup, BaseSaver):
         tenant: str = "",
         **options: Any,
     ) -> None:
-        chosen = {name: options.pop(name) for name in _DRIVER_OPTIONS if name in options}
+        chosen = {name: options.pop(name) for name in DRIVER_OPTIONS if name in options}
         super().__init__(
-            make_driver(conn, chosen), SqliteDialect(), serde=serde, tenant=tenant, options=StorageOptions.take(options)
+            make_driver(conn, chosen),
+            SqliteDialect(),
+            serde=serde,
+            tenant=tenant,
+            options=StorageOptions.take(options),
         )
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, cast
 
@@ -26,16 +26,15 @@ from stepvault._core.rows import (
     ThreadSummary,
     WriteRow,
 )
-from stepvault._core.sqltext import named
+from stepvault._core.sqltext import literal, named
 
 _HERE = files("stepvault.checkpointers.sqlite")
 _NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 _BEYOND = b"\xff"  # above every checkpoint id: those begin with 0 or 1
 _LAST = 2**63 - 1
 
-SQL = {name: cast(LiteralString, text.replace("{now}", _NOW)) for name, text in named(
-    _HERE.joinpath("queries.sql").read_text(encoding="utf-8")
-).items()}
+_QUERIES = named(_HERE.joinpath("queries.sql").read_text(encoding="utf-8"))
+SQL: Mapping[str, LiteralString] = {name: literal(text.replace("{now}", _NOW)) for name, text in _QUERIES.items()}
 MIGRATIONS = migrations_in(_HERE.joinpath("migrations"))
 
 
@@ -58,14 +57,18 @@ class SqliteDialect:
         return (yield Atomic(_one(Stmt("SELECT number, checksum, oldest FROM stepvault_migration")), "read"))  # type: ignore[no-any-return]
 
     def _migrate(self) -> Op[None]:
-        yield Batch([Stmt(
-            "CREATE TABLE IF NOT EXISTS stepvault_migration (number INTEGER PRIMARY KEY, name TEXT NOT NULL, "
-            "checksum TEXT NOT NULL, oldest INTEGER NOT NULL, applied_at INTEGER NOT NULL)"
-        )])
+        yield Batch(
+            [
+                Stmt(
+                    "CREATE TABLE IF NOT EXISTS stepvault_migration (number INTEGER PRIMARY KEY, name TEXT NOT NULL, "
+                    "checksum TEXT NOT NULL, oldest INTEGER NOT NULL, applied_at INTEGER NOT NULL)"
+                )
+            ]
+        )
         recorded = yield from self._recorded()
         for step in pending(MIGRATIONS, recorded or []):
-            yield Batch([Stmt(cast(LiteralString, sql)) for sql in statements(step.sql)])
-            record = cast(LiteralString, f"INSERT INTO stepvault_migration VALUES (?, ?, ?, ?, {_NOW})")
+            yield Batch([Stmt(literal(sql)) for sql in statements(step.sql)])
+            record = literal(f"INSERT INTO stepvault_migration VALUES (?, ?, ?, ?, {_NOW})")
             yield Batch([Stmt(record, (step.number, step.name, step.checksum, step.oldest))])
 
     def lock(self, key: ThreadKey) -> Op[None]:
@@ -146,7 +149,7 @@ class SqliteDialect:
 
     def threads(self, tenant: bytes, limit: int, after: Any) -> Op[list[ThreadSummary]]:
         (rows,) = yield Batch([Stmt(SQL["threads"], (tenant, _LAST if after is None else after, limit))])
-        return [ThreadSummary(*row[:-1], bool(row[-1])) for row in rows]
+        return [ThreadSummary(*row) for row in rows]
 
     # -- writing
 
@@ -170,7 +173,14 @@ class SqliteDialect:
         return None if no is None else (no, all(replies[-len(rows) :]))
 
     def delete(self, key: ThreadKey) -> Op[int]:
-        names = ("count_checkpoints", "delete_chunks", "delete_checkpoints", "delete_writes", "delete_metas", "delete_thread")
+        names = (
+            "count_checkpoints",
+            "delete_chunks",
+            "delete_checkpoints",
+            "delete_writes",
+            "delete_metas",
+            "delete_thread",
+        )
         replies = yield Batch([Stmt(SQL[name], key) for name in names])
         return cast(int, replies[0][0][0])
 
@@ -204,7 +214,7 @@ def _one(statement: Stmt) -> Op[list[Any]]:
 
 def _target(guard: Guard) -> tuple[Any, bytes, bytes]:
     """Parameters 1 to 3 of an insert: the thread's number, or the names to find it by."""
-    return (guard.thread.no if guard.thread else None, *guard.key)
+    return guard.thread.no if guard.thread else None, guard.key.tenant, guard.key.thread
 
 
 def _begin(guard: Guard, elements: Elements) -> list[Stmt]:
@@ -243,19 +253,21 @@ def _find(query: Query) -> Stmt:
         value = getattr(query, column)
         if value is not None:
             args[column] = value
-            more.append(cast(LiteralString, f"AND c.{column} = :{column}"))
+            more.append(literal(f"AND c.{column} = :{column}"))
     if query.checkpoint is not None:
         args["checkpoint"] = query.checkpoint
         more.append("AND c.id = :checkpoint")
     for i, token in enumerate(query.tokens):
         args[f"token{i}"] = token
-        more.append(cast(LiteralString, (
-            f"AND EXISTS (SELECT 1 FROM stepvault_meta m WHERE m.token = :token{i} "
-            "AND m.t = c.t AND m.ns = c.ns AND m.checkpoint = c.id)"
-        )))
+        more.append(
+            literal(
+                f"AND EXISTS (SELECT 1 FROM stepvault_meta m WHERE m.token = :token{i} "
+                "AND m.t = c.t AND m.ns = c.ns AND m.checkpoint = c.id)"
+            )
+        )
     scope = "find_everywhere" if query.thread is None else "find_in_thread" if query.ns is None else "find_in_namespace"
     if query.thread is None and query.ns is not None:
         more.append("AND c.ns = :ns")
     condition = " ".join(more)
     text = SQL[scope].replace("{more}", condition).replace("{more_k}", condition.replace("c.", "k."))
-    return Stmt(cast(LiteralString, text), args)  # type: ignore[arg-type]
+    return Stmt(literal(text), args)

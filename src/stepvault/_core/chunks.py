@@ -15,17 +15,18 @@ PACK_BYTES = 262_144  # a closed page is packed into one row up to this size
 
 
 class ChunkRow(NamedTuple):
-    """Elements `no .. no + count - 1` of a thread."""
+    """Elements `no .. no + n - 1` of a thread."""
 
     no: int
-    count: int
+    n: int
     body: bytes
 
 
 def pack_rows(elements: Iterable[tuple[int, bytes]], codec: Codec, limit: int = ROW_BYTES) -> list[ChunkRow]:
     """Group consecutive elements into rows; a row never crosses a page."""
     rows: list[ChunkRow] = []
-    first, size, parts = 0, 0, []
+    first, size = 0, 0
+    parts: list[bytes] = []
     for number, element in sorted(elements):
         full = parts and (number != first + len(parts) or size + len(element) > limit)
         if full or (parts and page_of(number) != page_of(first)):
@@ -48,7 +49,7 @@ def _row(first: int, parts: list[bytes], codec: Codec) -> ChunkRow:
 def unpack_row(row: ChunkRow, into: dict[int, bytes]) -> None:
     """Add the elements of a row to `into` by number."""
     body = unpack(row.body)
-    count = row.count
+    count = row.n
     try:
         lengths = struct.unpack_from(f">{count}I", body)
     except struct.error as exc:
@@ -63,4 +64,4 @@ def unpack_row(row: ChunkRow, into: dict[int, bytes]) -> None:
 
 def closed_pages(rows: Iterable[ChunkRow]) -> list[int]:
     """Pages whose last number is among these rows: they take no more elements and can be packed."""
-    return sorted({page_of(row.no) for row in rows if (row.no + row.count - 1) % PAGE == 0})
+    return sorted({page_of(row.no) for row in rows if (row.no + row.n - 1) % PAGE == 0})

@@ -29,11 +29,12 @@ class _Zstd(threading.local):
     """zstandard contexts are not thread safe: one set per thread."""
 
     def __init__(self) -> None:
-        options = {"write_checksum": False, "write_dict_id": False, "write_content_size": True}
         dictionary = _record_dictionary()
         self.compress = {
-            ZSTD: zstandard.ZstdCompressor(level=3, **options),
-            ZSTD_RECORD: zstandard.ZstdCompressor(level=3, dict_data=dictionary, **options),
+            ZSTD: zstandard.ZstdCompressor(level=3, write_checksum=False, write_dict_id=False),
+            ZSTD_RECORD: zstandard.ZstdCompressor(
+                level=3, dict_data=dictionary, write_checksum=False, write_dict_id=False
+            ),
         }
         self.decompress = {
             ZSTD: zstandard.ZstdDecompressor(),

@@ -24,7 +24,7 @@ def text_key(kind: str, value: str) -> bytes:
     key = value.encode("utf-8", "surrogatepass")
     if len(key) > LIMITS[kind]:
         raise IdentifierError(
-            f"{kind} is {len(key):,} bytes long; at most {LIMITS[kind]:,} are indexed on every backend. Use a shorter id."
+            f"{kind} is {len(key):,} bytes long; every backend indexes at most {LIMITS[kind]:,}. Use a shorter id."
         )
     return key
 

@@ -16,9 +16,31 @@ from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS
 from stepvault.errors import ConfigurationError
 
 CREDENTIAL_KEYS = frozenset(
-    "access_token api_key api_token apikey auth auth_token authorization bearer_token client_secret credentials "
-    "id_token jwt openai_api_key anthropic_api_key passwd password private_key refresh_token secret secret_key "
-    "session_token token x-api-key".split()
+    [
+        "access_token",
+        "api_key",
+        "api_token",
+        "apikey",
+        "auth",
+        "auth_token",
+        "authorization",
+        "bearer_token",
+        "client_secret",
+        "credentials",
+        "id_token",
+        "jwt",
+        "openai_api_key",
+        "anthropic_api_key",
+        "passwd",
+        "password",
+        "private_key",
+        "refresh_token",
+        "secret",
+        "secret_key",
+        "session_token",
+        "token",
+        "x-api-key",
+    ]
 )
 _ROUTED = ("source", "step", "run_id")  # columns of their own
 

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from stepvault.errors import SchemaError, SchemaTooNewError
 
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
 _OLDEST = re.compile(r"^-- oldest: (\d+)$", re.MULTILINE)
+
+
+class Folder(Protocol):
+    """What is needed of `importlib.resources`' Traversable, which moved between Python versions."""
+
+    @property
+    def name(self) -> str: ...
+    def iterdir(self) -> Iterator[Folder]: ...
+    def read_text(self, encoding: str | None = None) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ class Migration:
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
-def migrations_in(folder: Traversable) -> list[Migration]:
+def migrations_in(folder: Folder) -> list[Migration]:
     """The migrations of a package folder in order."""
     found = []
     for entry in folder.iterdir():

@@ -6,7 +6,7 @@ An operation (`Op[T]`) is a generator. It yields requests and receives their res
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
@@ -28,7 +28,7 @@ class Stmt:
     """
 
     sql: LiteralString
-    args: Sequence[Any] = ()
+    args: Sequence[Any] | Mapping[str, Any] = ()
     guard: bool = False
     many: bool = False
 

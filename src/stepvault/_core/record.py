@@ -66,7 +66,10 @@ def encode_record(record: Record) -> bytes:
         channels.append(entry)
     channels += [[name, _UNVERSIONED, form] for name, form in record.forms.items() if name not in places]
     seen = [
-        [node, [part for name, value in versions.items() for part in (places.get(name, name), version(value))]]
+        [
+            node,
+            [part for name, value in versions.items() for part in (places.get(name, name), version(value))],
+        ]
         for node, versions in record.seen.items()
     ]
     updated = None if record.updated is None else [places.get(name, name) for name in record.updated]

@@ -43,11 +43,23 @@ def digest(element: bytes, seed: int) -> bytes:
 
 
 def array_header(n: int) -> bytes:
-    return bytes((0x90 | n,)) if n < 16 else b"\xdc" + n.to_bytes(2, "big") if n < 1 << 16 else b"\xdd" + n.to_bytes(4, "big")
+    return (
+        bytes((0x90 | n,))
+        if n < 16
+        else b"\xdc" + n.to_bytes(2, "big")
+        if n < 1 << 16
+        else b"\xdd" + n.to_bytes(4, "big")
+    )
 
 
 def map_header(n: int) -> bytes:
-    return bytes((0x80 | n,)) if n < 16 else b"\xde" + n.to_bytes(2, "big") if n < 1 << 16 else b"\xdf" + n.to_bytes(4, "big")
+    return (
+        bytes((0x80 | n,))
+        if n < 16
+        else b"\xde" + n.to_bytes(2, "big")
+        if n < 1 << 16
+        else b"\xdf" + n.to_bytes(4, "big")
+    )
 
 
 @dataclass(slots=True)
@@ -146,7 +158,11 @@ class Encoder:
         if len(payload) < self.inline:
             return self._inline(payload)
         pieces = list(_cut(payload, _LARGE_BLOCK))
-        return [WHOLE | self.port.flag, len(pieces), self._runs([self._number(channel, piece) for piece in pieces])]
+        return [
+            WHOLE | self.port.flag,
+            len(pieces),
+            self._runs([self._number(channel, piece) for piece in pieces]),
+        ]
 
     def _inline(self, payload: bytes) -> Form:
         return [INLINE, "msgpack", payload] if self.port.flag else payload
@@ -162,7 +178,11 @@ class Encoder:
         tag, payload = self.port.dumps_typed(value)
         if len(payload) < self.inline:
             return [INLINE, tag, payload]
-        return [FOREIGN, tag, self._runs([self._number(channel, piece) for piece in _cut(payload, _LARGE_BLOCK)])]
+        return [
+            FOREIGN,
+            tag,
+            self._runs([self._number(channel, piece) for piece in _cut(payload, _LARGE_BLOCK)]),
+        ]
 
     def _number(self, channel: str, element: bytes, mark: bytes | None = None) -> int:
         mark = mark or xxhash.xxh3_128_digest(element, self.seed)
@@ -233,7 +253,9 @@ class Decoder:
         try:
             return b"".join([elements[number] for first, count in runs for number in range(first, first + count)])
         except KeyError as exc:
-            raise TruncatedError(f"Element {exc.args[0]} of a stored value is missing; restore the thread from a backup.") from exc
+            raise TruncatedError(
+                f"Element {exc.args[0]} of a stored value is missing; restore the thread from a backup."
+            ) from exc
 
     def _typed(self, tag: str, payload: bytes) -> Any:
         reader = self.native if tag == "msgpack" and not self.port.flag else self.port

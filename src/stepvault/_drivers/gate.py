@@ -36,7 +36,12 @@ class HybridGate:
             if _in_loop():
                 return False
             event = threading.Event()
-            self._waiting.append(lambda: event.set() or True)
+
+            def hand_over() -> bool:
+                event.set()
+                return True
+
+            self._waiting.append(hand_over)
         event.wait()
         return True
 

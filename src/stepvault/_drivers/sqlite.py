@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from stepvault._core.plan import Batch, Mode, Op, Stmt, run
@@ -254,11 +254,8 @@ def _identity(path: str | None) -> tuple[int, int] | None:
 
 
 def _close_quietly(connection: sqlite3.Connection) -> None:
-    try:
+    with suppress(sqlite3.Error):
         connection.close()
-    except sqlite3.Error:
-        pass
 
 
 _forked: list[Any] = []  # connections of a parent process, kept so that nothing closes them
-

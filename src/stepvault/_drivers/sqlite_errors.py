@@ -16,7 +16,17 @@ from stepvault.errors import (
 )
 
 # https://www.sqlite.org/rescode.html; the message decides where Python < 3.11 gives no code
-_BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _TOOBIG, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 18, 26
+_BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _TOOBIG, _NOTADB = (
+    5,
+    6,
+    8,
+    10,
+    11,
+    13,
+    14,
+    18,
+    26,
+)
 _BY_MESSAGE = (
     ("is locked", _BUSY),
     ("readonly database", _READONLY),
