@@ -46,7 +46,7 @@ def start(
         ConfigurationError: A negative limit, or a filter that could never match.
         IdentifierError: An id is of a kind that cannot be stored.
     """
-    if limit is not None and limit < 0:
+    if limit is not None and (type(limit) is not int or limit < 0):
         raise ConfigurationError(f"limit must be None or an int >= 0, not {limit!r}.")
     wanted = check_filter(filter, scope.core.credentials)
     query = _query(scope, (config or {}).get("configurable") or {}, (before or {}).get("configurable") or {}, wanted)
