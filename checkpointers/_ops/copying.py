@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from stepvault._core.ids import new_uid, text_of
 from stepvault._core.plan import Atomic, Op
 from stepvault._core.rows import Guard
+from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.errors import ConfigurationError, ConflictError
 
@@ -37,5 +39,6 @@ def _copy(scope: Scope, source: Any, target: Any) -> Op[bool | None]:
     skeleton = yield from dialect.skeleton(source)
     if skeleton is None:
         return None
-    guard = Guard(target, None, new_uid(), scope.core.random(8), skeleton.thread.extents)
+    state = replace(State.unpack(skeleton.thread.extents), lease=None)
+    guard = Guard(target, None, new_uid(), scope.core.random(8), state.pack())
     return (yield from dialect.copy(skeleton.thread, guard))

@@ -16,6 +16,7 @@ from stepvault._core.manifest import PAGE, Extents, first_of
 from stepvault._core.plan import Acquire, Atomic, Op
 from stepvault._core.record import decode_record
 from stepvault._core.rows import Elements, Guard, ThreadRow
+from stepvault._core.state import State
 from stepvault._core.values import Encoder
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.load import held, learn
@@ -112,15 +113,20 @@ def _once(
 def encoder_for(scope: Scope, view: View | None, inline: int) -> Encoder:
     """An encoder against a view."""
     known = view.known if view else {}
-    extents = view.extents.copy() if view else Extents()
+    extents = view.state.extents.copy() if view else Extents()
     return Encoder(scope.port, scope.core.knowledge.seed, known, extents, inline)
 
 
-def guard_for(scope: Scope, at: Address, view: View | None, extents: Extents) -> Guard:
+def state_of(view: View | None) -> State:
+    """The state a write starts from."""
+    return view.state if view else State()
+
+
+def guard_for(scope: Scope, at: Address, view: View | None, state: State) -> Guard:
     """What the write relies on; a fresh revision and, for a new thread, a fresh generation."""
     thread = ThreadRow(view.no, view.uid, view.rev, b"") if view else None
     uid = view.uid if view else new_uid()
-    return Guard(at.key, thread, uid, scope.core.random(8), extents.pack())
+    return Guard(at.key, thread, uid, scope.core.random(8), state.pack())
 
 
 def elements_for(scope: Scope, view: View | None, encoder: Encoder) -> Elements:
@@ -148,11 +154,13 @@ def _closes(rows: list[ChunkRow]) -> bool:
     return bool(closed_pages(rows))
 
 
-def settle(at: Address, known: Known, view: View | None, guard: Guard, no: object, encoder: Encoder) -> View:
-    """Note a stored write: the view moves on to the revision it left."""
+def settle(
+    at: Address, known: Known, view: View | None, guard: Guard, no: object, state: State, encoder: Encoder
+) -> View:
+    """Note a stored write: the view moves on to the revision and the state it left."""
     if view is None:
-        view = View(no, guard.uid, guard.rev, encoder.extents)
-    view.rev, view.extents = guard.rev, encoder.extents
+        view = View(no, guard.uid, guard.rev, state)
+    view.rev, view.state = guard.rev, state
     view.add(encoder.new, encoder.elements)
     known.view = view
     if at.run is not None:

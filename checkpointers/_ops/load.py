@@ -17,10 +17,11 @@ from stepvault._core.chunks import unpack_row
 from stepvault._core.codec import unpack
 from stepvault._core.ids import id_of, text_of
 from stepvault._core.knowledge import Known, ThreadKey, View
-from stepvault._core.manifest import Extents, unpack_pages
+from stepvault._core.manifest import unpack_pages
 from stepvault._core.plan import Op
 from stepvault._core.record import Record, decode_record, decode_writes
 from stepvault._core.rows import CheckpointRow, Held, Loaded, ThreadRow, WriteRow
+from stepvault._core.state import State
 from stepvault._core.values import Decoder
 from stepvault.checkpointers._ops.context import Address, Scope, config_of
 from stepvault.errors import PayloadError
@@ -71,7 +72,7 @@ def learn(scope: Scope, known: Known, loaded: Loaded, *, writer: bool = False) -
 
 def view_of(thread: ThreadRow) -> View:
     """An empty view of a thread at its present revision."""
-    return View(thread.no, thread.uid, thread.rev, Extents.unpack(thread.extents))
+    return View(thread.no, thread.uid, thread.rev, State.unpack(thread.extents))
 
 
 def tuple_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -15,9 +16,10 @@ from stepvault._core.metadata import collect, tokens
 from stepvault._core.plan import Op
 from stepvault._core.record import Record, encode_record, rest_of, typed_form
 from stepvault._core.rows import CheckpointRow
+from stepvault._core.state import State
 from stepvault._core.values import INLINE_LIMIT, Encoder
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, store
+from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 
 _INPUT = "__start__"
 
@@ -46,14 +48,15 @@ def put(
         encoder = encoder_for(scope, view, INLINE_LIMIT)
         parent = view.records.get((at.ns, at.checkpoint)) if view and at.checkpoint else None
         record = record_of(scope, encoder, checkpoint, kept, new_versions, parent)
-        guard = guard_for(scope, at, view, encoder.extents)
+        state = _moved(state_of(view), encoder, at, checkpoint_id)
+        guard = guard_for(scope, at, view, state)
         body = scope.core.codec.pack(encode_record(record), record=True)
         refs = pack_pages(pages_of(record.runs()))
         row = CheckpointRow(at.ns, checkpoint_id, at.checkpoint, *_routing(at, kept), None, refs, body)
         no = yield from scope.core.dialect.put(guard, elements_for(scope, view, encoder), row, tokens(kept))
         if no is None:
             return None
-        settle(at, known, view, guard, no, encoder).keep(at.ns, checkpoint_id, record)
+        settle(at, known, view, guard, no, state, encoder).keep(at.ns, checkpoint_id, record)
         return at.config(checkpoint["id"])
 
     return (yield from store(scope, at, attempt, needs, at.checkpoint))
@@ -89,6 +92,12 @@ def record_of(
     for channel in values.keys() - versions.keys():
         record.forms[channel] = encoder.form(channel, values[channel])
     return record
+
+
+def _moved(state: State, encoder: Encoder, at: Address, checkpoint_id: bytes) -> State:
+    """The state after a checkpoint: its numbers are taken, the head of the root namespace may be it."""
+    head = max(state.head or b"", checkpoint_id) if not at.ns else state.head
+    return replace(state, extents=encoder.extents, head=head)
 
 
 def _inherits(checkpoint: Checkpoint, new_versions: ChannelVersions) -> bool:

@@ -17,7 +17,7 @@ from stepvault._core.record import Write, decode_writes, encode_writes
 from stepvault._core.rows import WriteRow
 from stepvault._core.values import WRITE_INLINE_LIMIT, Encoder, runs_in
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, store
+from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.load import held
 from stepvault.checkpointers._ops.put import run_of
 from stepvault.errors import ConfigurationError
@@ -65,12 +65,13 @@ def _store_rows(
     def attempt(view: View | None) -> Op[bool | None]:
         encoder = encoder_for(scope, view, WRITE_INLINE_LIMIT)
         rows = _rows(scope, at, encoder, task, path, writes, k)
-        guard = guard_for(scope, at, view, encoder.extents)
+        state = state_of(view).with_extents(encoder.extents)
+        guard = guard_for(scope, at, view, state)
         stored = yield from scope.core.dialect.put_writes(guard, elements_for(scope, view, encoder), rows)
         if stored is None:
             return None
         no, fresh = stored
-        settle(at, known, view, guard, no, encoder)
+        settle(at, known, view, guard, no, state, encoder)
         return fresh
 
     return (yield from store(scope, at, attempt, lambda view: False, at.checkpoint))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stepvault._core.chunks import pack_rows, unpack_row
@@ -12,6 +13,7 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Atomic, Op
 from stepvault._core.record import Record, decode_record, decode_writes
 from stepvault._core.rows import CheckpointRow, Guard, Removal, Skeleton, WriteRow
+from stepvault._core.state import State
 from stepvault._core.values import runs_in
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.load import metadata_of
@@ -99,8 +101,15 @@ def _shrink_once(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Remo
     kept = pack_rows(((no, element) for no, element in elements.items() if no in live), scope.core.codec)
     removal = Removal(chosen.checkpoints, chosen.writes, sorted((*dead, *mixed)), kept)
     thread = skeleton.thread
-    guard = Guard(key, thread, thread.uid, scope.core.random(8), thread.extents)
+    state = replace(State.unpack(thread.extents), head=_head(skeleton, chosen))
+    guard = Guard(key, thread, thread.uid, scope.core.random(8), state.pack())
     return (yield from dialect.remove(guard, removal))
+
+
+def _head(skeleton: Skeleton, chosen: Removal) -> bytes | None:
+    """The newest checkpoint of the root namespace that stays."""
+    gone = set(chosen.checkpoints)
+    return max((row.id for row in skeleton.checkpoints if not row.ns and (row.ns, row.id) not in gone), default=None)
 
 
 def _live(skeleton: Skeleton, chosen: Removal) -> set[int]:

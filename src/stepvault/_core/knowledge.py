@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from stepvault._core.manifest import Extents, first_of, page_of
+from stepvault._core.manifest import first_of, page_of
 from stepvault._core.plan import Gate
 from stepvault._core.record import Record
+from stepvault._core.state import State
 from stepvault._core.values import digest
 
 _RECORDS = 8  # checkpoints per thread whose forms are kept for reuse
@@ -39,7 +40,7 @@ class View:
     no: Any
     uid: bytes
     rev: bytes
-    extents: Extents
+    state: State
     known: dict[bytes, int] = field(default_factory=dict)
     elements: dict[int, bytes] = field(default_factory=dict)
     records: OrderedDict[tuple[bytes, bytes], Record] = field(default_factory=OrderedDict)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-import ormsgpack
 import xxhash
 
 from stepvault.errors import TruncatedError
@@ -44,12 +43,14 @@ class Extents:
         self.slots[slot] = (number + 1, end, size)
         return number
 
-    def pack(self) -> bytes:
-        return ormsgpack.packb([self.next_no, *([slot, *place] for slot, place in self.slots.items())])
+    def parts(self) -> list[Any]:
+        """A form that msgpack takes."""
+        return [self.next_no, *([slot, *place] for slot, place in self.slots.items())]
 
     @classmethod
-    def unpack(cls, packed: bytes) -> Extents:
-        next_no, *slots = ormsgpack.unpackb(bytes(packed))
+    def of(cls, parts: list[Any]) -> Extents:
+        """Read `parts`."""
+        next_no, *slots = parts
         return cls(next_no, {slot: (number, end, size) for slot, number, end, size in slots})
 
 

@@ -16,7 +16,7 @@ class ThreadRow(NamedTuple):
     no: Any  # the thread's integer; whatever else a backend addresses it by
     uid: bytes
     rev: bytes
-    extents: bytes
+    extents: bytes  # the packed `State`
 
 
 class CheckpointRow(NamedTuple):
@@ -57,7 +57,32 @@ class Guard:
     thread: ThreadRow | None
     uid: bytes
     rev: bytes
-    extents: bytes
+    extents: bytes  # the packed `State` it leaves
+    durable: bool = False  # commit past a power loss, whatever the connection's setting
+
+
+class Note(NamedTuple):
+    """A small record that belongs to a thread: written with a guarded write, copied and deleted with the thread."""
+
+    key: bytes
+    body: bytes | None  # None: remove it
+
+
+class Doc(NamedTuple):
+    """A small record outside any thread, ordered by key within its space."""
+
+    key: bytes
+    version: bytes
+    body: bytes
+
+
+class DocChange(NamedTuple):
+    """What becomes of a doc. `expected` None: it must not exist; b"": whatever it is."""
+
+    key: bytes
+    body: bytes | None  # None: remove it
+    version: bytes
+    expected: bytes | None = b""
 
 
 @dataclass(slots=True)
