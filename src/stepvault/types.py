@@ -168,13 +168,14 @@ class TypedSerializer(SerializerProtocol):
 
     def with_msgpack_allowlist(self, extra: Iterable[tuple[str, ...] | type]) -> TypedSerializer:
         """Return a serializer that also revives these classes, given as `(module, name)` or as classes."""
-        added = {(one.__module__, one.__qualname__) if isinstance(one, type) else tuple(one) for one in extra}
-        policy = self._policy
-        if added <= policy.allowlist:
+        extra = list(extra)
+        names = frozenset(tuple(one) for one in extra if not isinstance(one, type))
+        classes = [one for one in extra if isinstance(one, type) and not self._policy.knows(one)]
+        if not classes and names <= self._policy.allowlist:
             return self
         clone = TypedSerializer.__new__(type(self))
         clone._cipher = self._cipher
-        clone._policy = policy.allowing(frozenset(added))
+        clone._policy = self._policy.allowing(names, classes)
         return clone
 
     def _decrypted(self, tag: str, payload: bytes) -> tuple[str, bytes]:
@@ -186,16 +187,12 @@ class TypedSerializer(SerializerProtocol):
         try:
             return inner, self._cipher.decrypt(cipher_name, payload)
         except Exception as exc:
-            raise PayloadError(
-                "an encrypted payload cannot be opened; the key is wrong or the row changed"
-            ) from exc
+            raise PayloadError("an encrypted payload cannot be opened; the key is wrong or the row changed") from exc
 
 
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
     if value not in allowed:
-        raise ConfigurationError(
-            f"{name} must be one of {', '.join(repr(a) for a in allowed if a)}, not {value!r}"
-        )
+        raise ConfigurationError(f"{name} must be one of {', '.join(repr(a) for a in allowed if a)}, not {value!r}")
 
 
 def _unknown_types(asked: UnknownTypes | None) -> UnknownTypes:

@@ -47,9 +47,7 @@ values = (
     | st.ip_addresses()
     | st.sampled_from([*app.Color, *app.Level, *app.Status, *app.Outer.Inner])
     | st.sampled_from([app.Access.READ | app.Access.WRITE, app.Access(0), app.Bits.A | app.Bits.B])
-    | st.sampled_from(
-        [PurePosixPath("/a/b c"), PurePosixPath("."), PureWindowsPath("c:/x"), PurePosixPath("a\udcff")]
-    )
+    | st.sampled_from([PurePosixPath("/a/b c"), PurePosixPath("."), PureWindowsPath("c:/x"), PurePosixPath("a\udcff")])
     | st.sampled_from([re.compile("a+", re.I), re.compile(b"x", re.S), re.compile("ä|\ud800", re.M | re.X)])
     | st.just(...)
 )
@@ -121,9 +119,7 @@ def messages(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.builds(HumanMessage, blocks, additional_kwargs=extras, id=st.none() | clean)
         | st.builds(SystemMessage, blocks, response_metadata=extras)
         | st.builds(AIMessage, blocks, usage_metadata=usage, tool_calls=calls, response_metadata=extras)
-        | st.builds(
-            AIMessageChunk, blocks, usage_metadata=usage, chunk_position=st.sampled_from([None, "last"])
-        )
+        | st.builds(AIMessageChunk, blocks, usage_metadata=usage, chunk_position=st.sampled_from([None, "last"]))
         | st.builds(
             ToolMessage,
             blocks,

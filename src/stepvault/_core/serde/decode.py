@@ -25,7 +25,7 @@ _unpackb = ormsgpack.unpackb
 _END: Final = "sv1.end"
 _TAIL: Final = ormsgpack.packb(_END)
 # From this depth on the containers inside an extension are counted before ormsgpack recurses into them.
-_GUARD_FROM: Final = 3
+GUARD_FROM: Final = 3
 _NOT_CONTAINERS: Final = bytes(b for b in range(256) if not (0x80 <= b <= 0x9F or 0xDC <= b <= 0xDF))
 
 
@@ -55,20 +55,16 @@ class Decoder:
             raise PayloadError("a stored payload does not end where it should; it was damaged")
         return value
 
-    def unpack(self, data: bytes) -> Any:
-        """Decode the data of an extension."""
-        if self.depth > _GUARD_FROM and len(data.translate(None, _NOT_CONTAINERS)) > wire.MAX_DEPTH:
-            _check_depth(data)
-        return _unpackb(data, ext_hook=self.hook, option=wire.UNPACK)
-
     def hook(self, code: int, data: bytes) -> Any:
-        """Build the value of one extension."""
+        """Build the value of one extension. It recurses through ormsgpack: one Python frame for each level."""
         self.depth += 1
         try:
+            if self.depth > GUARD_FROM:
+                self.guard(data)
+            payload = _unpackb(data, ext_hook=self.hook, option=wire.UNPACK)
             if code == wire.MESSAGE:
-                payload = self.items(data)
                 return messages.shape(payload[0]).restore(payload)
-            return self.extension(code, data)
+            return self.build(code, payload, data)
         except Exception as exc:
             if self.error is None:
                 self.error = exc
@@ -76,31 +72,25 @@ class Decoder:
         finally:
             self.depth -= 1
 
-    def items(self, data: bytes) -> list[Any]:
-        """Decode the array of an extension."""
+    def guard(self, data: bytes) -> None:
+        """Raise if this extension would take the whole deeper than is allowed."""
         if self.depth > wire.MAX_DEPTH:
             raise PayloadError(f"a stored payload is nested deeper than {wire.MAX_DEPTH} levels")
-        found = self.unpack(data)
-        if type(found) is not list:
-            raise PayloadError("a stored value is malformed")
-        return found
+        if len(data.translate(None, _NOT_CONTAINERS)) > wire.MAX_DEPTH:
+            _check_depth(data)
 
-    def extension(self, code: int, data: bytes) -> Any:
+    def build(self, code: int, payload: Any, data: bytes) -> Any:
         """Build the value of an extension that is no message."""
+        if type(payload) is not list:
+            raise PayloadError("a stored value is malformed")
         build = _BUILDERS.get(code)
         if build is not None:
-            return build(self.items(data))
+            return build(payload)
         if code == wire.RECORD:
-            return self.record(data)
-        if code == wire.SECRET:
-            return _secret(self.items(data))
-        raise UnsupportedFormatError(
-            f"a stored value has kind {code}, unknown to this version; upgrade Stepvault"
-        )
+            return self._record(payload, data)
+        raise UnsupportedFormatError(f"a stored value has kind {code}, unknown to this version; upgrade Stepvault")
 
-    def record(self, data: bytes) -> Any:
-        """Build an application object, or keep it raw."""
-        payload = self.items(data)
+    def _record(self, payload: list[Any], data: bytes) -> Any:
         if len(payload) < 5:
             raise PayloadError("a stored object is malformed")
         plan = self.policy.plan_named(payload[0])
@@ -194,4 +184,5 @@ _BUILDERS: Final[dict[int, Callable[[list[Any]], Any]]] = {
     wire.SET: set,
     wire.FROZENSET: frozenset,
     wire.PAIRS: _pairs,
+    wire.SECRET: _secret,
 }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ormsgpack
 
 from stepvault._core.serde import wire
-from stepvault._core.serde.wire import NeedsExactError, Refused, array_header, map_header, qualified
+from stepvault._core.serde.wire import NeedsExactError, Refused, SecretRefused, array_header, map_header, qualified
 from stepvault.errors import ValueNotSerializableError
 
 if TYPE_CHECKING:
@@ -24,19 +24,22 @@ _packb = ormsgpack.packb
 _Ext = ormsgpack.Ext
 _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
 # ormsgpack writes these as something they are not.
-_TRAPS: Final = frozenset(
-    {bytearray, memoryview, ormsgpack.Ext, getattr(ormsgpack, "Fragment", ormsgpack.Ext)}
-)
+_TRAPS: Final = frozenset({bytearray, memoryview, ormsgpack.Ext, getattr(ormsgpack, "Fragment", ormsgpack.Ext)})
 _PLAIN_KEYS: Final = frozenset({str, int, float, bool, type(None), bytes})
 _WIDE: Final = 24
 
 
 def dumps(policy: Policy, value: Any) -> bytes:
     """Encode one value."""
+    return _fast(policy, value, 0) or Exact(policy).encode(value, "", 0)
+
+
+def _fast(policy: Policy, value: Any, depth: int) -> bytes | None:
+    """Return the bytes of a value, None if the exact encoder must look at it."""
     try:
-        return _Fast(policy).pack([value], 0)[1:]
+        return _Fast(policy).pack([value], depth)[1:]
     except Exception:  # whatever it was, the exact encoder finds it again and names the place
-        return Exact(policy).encode(value, "", 0)
+        return None
 
 
 def _scan(items: Iterable[Any], depth: int) -> int:
@@ -95,23 +98,28 @@ class _Fast:
         if code == wire.SET or code == wire.FROZENSET:
             parts = sorted([self.pack([item], self.depth + 1)[1:] for item in items])
             return _Ext(code, array_header(len(parts)) + b"".join(parts))
-        return _Ext(code, self.pack(items, self.depth + 1))
+        # The fields of a record are a dict, which counts; so the record around it does not.
+        return _Ext(code, self.pack(items, self.depth + (code != wire.RECORD)))
 
 
 class Exact:
     """The encoder that knows where it is."""
 
-    __slots__ = ("parents", "policy")
+    __slots__ = ("met_secret", "parents", "policy")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.parents: set[int] = set()
+        self.met_secret = False
 
     def encode(self, value: Any, path: str, depth: int) -> bytes:
         """Return the bytes of a value; raise ValueNotSerializableError with its path."""
         cls = type(value)
-        if cls in _ATOMS:
-            return self._atom(value, cls, path)
+        if cls in _ATOMS and not (cls is int and not -(1 << 63) <= value < 1 << 64):
+            return _atom(value)
+        # Most parts of a value that needs care are harmless. The value itself was tried before.
+        if path and (found := _fast(self.policy, value, depth)) is not None:
+            return found
         if depth > wire.MAX_DEPTH:
             raise _error(path, cls, f"is nested deeper than {wire.MAX_DEPTH} levels; store it flat")
         if id(value) in self.parents:
@@ -124,45 +132,31 @@ class Exact:
                 return self._mapping(value, path, depth)
             return self._other(value, path, depth)
         except Refused as exc:
+            self.met_secret = isinstance(exc, SecretRefused)
             raise _error(path, cls, str(exc)) from None
         except RecursionError:
             raise _error(path, cls, "is nested too deeply for the Python stack; store it flat") from None
+        except ValueNotSerializableError:
+            raise
+        except Exception as exc:
+            raise _error(path, cls, f"reading it failed with {type(exc).__name__}") from exc
         finally:
             self.parents.discard(id(value))
 
-    def _atom(self, value: Any, cls: type, path: str) -> bytes:
-        if cls is int and not -(1 << 63) <= value < 1 << 64:
-            return self._other(value, path, 0)
-        try:
-            return _packb(value)
-        except TypeError:
-            return _ext(wire.TEXT, array_header(1) + _packb(value.encode("utf-8", "surrogatepass")))
-
-    def _below(self, value: Any, path: str, depth: int) -> bytes:
-        # Most of a value that needs care is harmless: try each part the fast way first.
-        if type(value) in _ATOMS:
-            return self._atom(value, type(value), path)
-        try:
-            fast = _Fast(self.policy)
-            fast.depth = depth
-            return fast.pack([value], depth)[1:]
-        except Exception:  # the exact encoder finds it again
-            return self.encode(value, path, depth)
-
     def _array(self, value: list[Any], path: str, depth: int) -> bytes:
-        parts = [self._below(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
-        return array_header(len(parts)) + b"".join(parts)
+        parts = [array_header(len(value))]
+        for index, item in enumerate(value):
+            parts.append(self.encode(item, f"{path}[{index}]", depth + 1))
+        return b"".join(parts)
 
     def _mapping(self, value: dict[Any, Any], path: str, depth: int) -> bytes:
         keys = [self.policy.plain_key(key) for key in value]
-        parts: list[bytes] = []
         plain = all(map(_is_plain_key, keys))
+        parts: list[bytes] = []
         for key, item in zip(keys, value.values(), strict=True):
-            if plain:
-                parts.append(_packb(key))
-            else:
-                parts.append(self._below(key, f"{path}{{key {_shown(key)}}}", depth + 1))
-            parts.append(self._below(item, f"{path}[{_shown(key)}]", depth + 1))
+            shown = _shown(key)
+            parts.append(_packb(key) if plain else self.encode(key, f"{path}{{key {shown}}}", depth + 1))
+            parts.append(self.encode(item, f"{path}[{shown}]", depth + 1))
         if plain:
             return map_header(len(keys)) + b"".join(parts)
         return _ext(wire.PAIRS, array_header(len(parts)) + b"".join(parts))
@@ -170,36 +164,41 @@ class Exact:
     def _other(self, value: Any, path: str, depth: int) -> bytes:
         reduced = self.policy.reduce(value)
         if type(reduced) is not tuple:
-            return self.encode(reduced, path, depth)
+            return self.encode(reduced, path or "value", depth)
         code, items, labels = reduced
         if code == wire.RAW:
             return _ext(wire.RECORD, items[0])
-        if labels is None:
-            parts = [self._below(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(items)]
-        else:
-            parts = [
-                self._labelled(item, label, path, depth + 1)
-                for item, label in zip(items, labels, strict=False)
-            ]
+        parts: list[bytes] = []
+        for index, item in enumerate(items):
+            label = f"[{index}]" if labels is None else labels[index]
+            if type(item) is dict and label.endswith("{}"):
+                parts.append(self._fields(item, label, path, depth))
+            else:
+                parts.append(self.encode(item, f"{path}{label}", depth + 1))
         if code in (wire.SET, wire.FROZENSET):
             parts.sort()
         return _ext(code, array_header(len(parts)) + b"".join(parts))
 
-    def _labelled(self, value: Any, label: str, path: str, depth: int) -> bytes:
-        if type(value) is not dict or not label.endswith("{}"):
-            return self._below(value, path + label, depth)
+    def _fields(self, value: dict[str, Any], label: str, path: str, depth: int) -> bytes:
         parts: list[bytes] = []
         size = 0
         for name, item in value.items():
             try:
-                encoded = self._below(item, f"{path}.{name}", depth + 1)
+                encoded = self.encode(item, f"{path}.{name}", depth + 1)
             except ValueNotSerializableError:
-                if label == "{}" or self.policy.strict:
+                if label == "{}" or self.policy.strict or self.met_secret:
                     raise
                 continue
             parts += [_packb(name), encoded]
             size += 1
         return map_header(size) + b"".join(parts)
+
+
+def _atom(value: Any) -> bytes:
+    try:
+        return _packb(value)
+    except TypeError:
+        return _ext(wire.TEXT, array_header(1) + _packb(value.encode("utf-8", "surrogatepass")))
 
 
 def _is_plain_key(key: Any) -> bool:

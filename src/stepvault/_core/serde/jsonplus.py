@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import ormsgpack
 import pydantic
 
 from stepvault._core.serde import encode, library, stdlib, wire
 from stepvault._core.serde.arrays import build_array
-from stepvault._core.serde.decode import Decoder
+from stepvault._core.serde.decode import GUARD_FROM, Decoder
 from stepvault._core.serde.models import LegacyModelPlan, ModelPlan
 from stepvault._core.serde.plans import Plan
 from stepvault._core.serde.raw import RawValue
@@ -90,9 +91,12 @@ class _Reader(Decoder):
     __slots__ = ()
 
     def hook(self, code: int, data: bytes) -> Any:
+        # The same as its base, but for the kind that is a message there and a plain constructor call here.
         self.depth += 1
         try:
-            return self.extension(code, data)
+            if self.depth > GUARD_FROM:
+                self.guard(data)
+            return self.build(code, ormsgpack.unpackb(data, ext_hook=self.hook, option=wire.UNPACK), data)
         except Exception as exc:
             if self.error is None:
                 self.error = exc
@@ -100,20 +104,21 @@ class _Reader(Decoder):
         finally:
             self.depth -= 1
 
-    def extension(self, code: int, data: bytes) -> Any:
+    def build(self, code: int, payload: Any, data: bytes) -> Any:
         if code == _DELTA:
             cls = library.trusted_class("langgraph.checkpoint.serde.types:_DeltaSnapshot")
             if cls is None:
                 raise PayloadError("a stored delta snapshot needs a newer langgraph-checkpoint")
-            return cls(self.unpack(data))
+            return cls(payload)
         if code > _DELTA:
             raise UnsupportedFormatError(f"a stored value has msgpack kind {code}, not one of LangGraph's")
-        items = self.items(data)
-        if code == _NUMPY:
-            return build_array(items)
-        if len(items) < 3 or type(items[0]) is not str or type(items[1]) is not str:
+        if type(payload) is not list or len(payload) < 3:
             raise PayloadError("a stored value is malformed")
-        return self.revive(code, items[0], items[1], items[2])
+        if code == _NUMPY:
+            return build_array(payload)
+        if type(payload[0]) is not str or type(payload[1]) is not str:
+            raise PayloadError("a stored value is malformed")
+        return self.revive(code, payload[0], payload[1], payload[2])
 
     def revive(self, code: int, module: str, name: str, payload: Any) -> Any:
         """Rebuild the object that a module, a name and arguments describe."""

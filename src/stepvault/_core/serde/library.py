@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stepvault._core.serde.plans import Plan, refuse_unknown
+from stepvault._core.serde.records import BaseValuePlan
 
 _TYPES: Final = "langgraph.types"
 _STORE: Final = "langgraph.store.base"
+_RUNNABLES: Final = "langchain_core.runnables.utils"
 
 # Only these modules are ever imported to read a row, and only under these names.
 TRUSTED: Final[dict[str, tuple[str, str]]] = {
@@ -18,6 +20,7 @@ TRUSTED: Final[dict[str, tuple[str, str]]] = {
         _TYPES: ("Send", "TimeoutPolicy", "Interrupt", "Command", "StateSnapshot", "PregelTask", "Overwrite"),
         _STORE: ("Item", "SearchItem", "GetOp", "PutOp", "SearchOp", "ListNamespacesOp", "MatchCondition"),
         "langgraph.checkpoint.serde.types": ("_DeltaSnapshot",),
+        _RUNNABLES: ("AddableDict",),
         "langchain_core.documents.base": ("Document",),
         "langchain_core.messages.ai": ("AIMessage", "AIMessageChunk"),
         "langchain_core.messages.base": ("BaseMessage", "BaseMessageChunk"),
@@ -66,4 +69,5 @@ SPECIAL: Final[dict[str, Callable[[type, str], Plan]]] = {
     f"{_TYPES}:Send": lambda cls, name: LibraryPlan(cls, name, ("node", "arg"), ("timeout",)),
     f"{_STORE}:Item": lambda cls, name: LibraryPlan(cls, name, _ITEM),
     f"{_STORE}:SearchItem": lambda cls, name: LibraryPlan(cls, name, _ITEM, ("score",)),
+    f"{_RUNNABLES}:AddableDict": BaseValuePlan,
 }

@@ -85,11 +85,7 @@ class Shape:
     def payload(self, message: Any) -> list[Any] | None:
         """Return index, mask and values; None if this message has more than its class's fields."""
         values = message.__dict__
-        if (
-            len(values) != self.size
-            or message.__pydantic_private__ is not None
-            or message.__pydantic_extra__ != {}
-        ):
+        if len(values) != self.size or message.__pydantic_private__ is not None or message.__pydantic_extra__ != {}:
             return None
         names = (*message.__pydantic_fields_set__,)
         try:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from stepvault._core.serde import wire
 from stepvault._core.serde.plans import Plan, fingerprint_of, set_attribute
 from stepvault._core.serde.registry import Upcaster
-from stepvault._core.serde.wire import Labels, Reduced, Refused
+from stepvault._core.serde.wire import Labels, Reduced
 from stepvault.errors import PayloadError
 
 _BY_NAME = "by_name" in inspect.signature(BaseModel.model_validate).parameters
@@ -28,9 +28,7 @@ class ModelPlan(Plan):
 
     kind = "p"
 
-    def __init__(
-        self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
-    ) -> None:
+    def __init__(self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None) -> None:
         super().__init__(cls, name, version, upcasters)
         fields = self.cls.model_fields
         self.names = tuple(fields)
@@ -51,14 +49,14 @@ class ModelPlan(Plan):
 
     def build(self, fields: dict[str, Any], state: list[Any], same: bool) -> Any:
         fields_set, extra, private = _state(state, self.all_names)
-        if not same:
+        if not same or not self.all_names.issuperset(fields):
             return self.validated(fields, fields_set, extra, private)
         values = {self.aliases.get(name, name): value for name, value in fields.items()}
         made = self.cls.model_construct(_fields_set=set(fields_set), **values)
         set_attribute(made, "__dict__", fields)
         set_attribute(made, "__pydantic_fields_set__", set(fields_set))
         set_attribute(made, "__pydantic_extra__", extra)
-        self._set_private(made, private)
+        self._set_private(made, private or {})
         return made
 
     def validated(self, fields: dict[str, Any], fields_set: Any, extra: Any, private: Any) -> Any:
@@ -70,13 +68,13 @@ class ModelPlan(Plan):
             made = self.cls.model_validate({**(extra or {}), **named})
         # What the stored object had as a default stays a default.
         made.__pydantic_fields_set__.difference_update(set(fields) - set(fields_set))
-        known = self.cls.__private_attributes__
-        self._set_private(made, {name: value for name, value in (private or {}).items() if name in known})
+        self._set_private(made, private or {})
         return made
 
-    def _set_private(self, made: Any, private: dict[str, Any] | None) -> None:
-        if private:
-            set_attribute(made, "__pydantic_private__", {**(made.__pydantic_private__ or {}), **private})
+    def _set_private(self, made: Any, private: dict[str, Any]) -> None:
+        kept = {name: value for name, value in private.items() if name in self.cls.__private_attributes__}
+        if kept:
+            set_attribute(made, "__pydantic_private__", {**(made.__pydantic_private__ or {}), **kept})
 
 
 def _input_name(name: str, field: Any) -> str:
@@ -99,9 +97,7 @@ class LegacyModelPlan(Plan):
 
     kind = "1"
 
-    def __init__(
-        self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
-    ) -> None:
+    def __init__(self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None) -> None:
         super().__init__(cls, name, version, upcasters)
         self.names = tuple(self.cls.__fields__)
         self.fingerprint = fingerprint_of({name: f.outer_type_ for name, f in self.cls.__fields__.items()})
@@ -123,7 +119,6 @@ class LegacyModelPlan(Plan):
                 {self.cls.__fields__[n].alias if n in self.names else n: v for n, v in fields.items()}
             )
         for name, value in (private or {}).items():
-            if name not in self.cls.__private_attributes__:
-                raise Refused(name)
-            set_attribute(made, name, value)
+            if name in self.cls.__private_attributes__:
+                set_attribute(made, name, value)
         return made

@@ -27,9 +27,7 @@ class Plan:
     kind = "?"
     strict = False
 
-    def __init__(
-        self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
-    ) -> None:
+    def __init__(self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None) -> None:
         self.cls: Any = cls
         self.name = name
         self.version = version
@@ -100,13 +98,9 @@ class Plan:
         found = type(exc).__name__
         if callable(errors):
             listed: Any = errors()
-            places = [
-                f"{'.'.join(map(str, one['loc']))}: {one['type']}" for one in listed[:5] if "loc" in one
-            ]
+            places = [f"{'.'.join(map(str, one['loc']))}: {one['type']}" for one in listed[:5] if "loc" in one]
             found = ", ".join(places) or found
-        return (
-            f"a stored {self.label} does not fit its class ({found}); raise its version and add an upcaster"
-        )
+        return f"a stored {self.label} does not fit its class ({found}); raise its version and add an upcaster"
 
 
 def fingerprint_of(names: Mapping[str, Any]) -> int:
@@ -117,6 +111,8 @@ def fingerprint_of(names: Mapping[str, Any]) -> int:
 def overlay(value: Any, fields: Mapping[str, Any]) -> None:
     """Set fields the constructor made otherwise, past any converter, `__setattr__` or frozen mark."""
     for name, stored in fields.items():
+        if name.startswith("__") and name.endswith("__"):
+            raise PayloadError("a stored object has fields that no object has")
         if getattr(value, name, MISSING) is not stored:
             set_attribute(value, name, stored)
 

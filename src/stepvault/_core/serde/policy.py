@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, time, tzinfo
 from typing import Any, Final, Literal, TypeAlias
 from uuid import UUID
@@ -29,7 +29,7 @@ from stepvault._core.serde.records import (
     is_stateless,
 )
 from stepvault._core.serde.registry import Registration, TypeRegistry, default_name, key_of
-from stepvault._core.serde.wire import Reduced, Refused, qualified
+from stepvault._core.serde.wire import Reduced, Refused, SecretRefused, qualified
 from stepvault.errors import UnknownTypeError
 
 UnknownTypes: TypeAlias = Literal["imported", "refuse", "raw"]
@@ -52,6 +52,7 @@ _SIMPLE: Final[dict[type, Callable[[Any], Reduced]]] = {
     tuple: _reduce_tuple,
     set: _reduce_set,
     frozenset: _reduce_set,
+    RawValue: lambda value: (wire.RAW, [value.payload], None),
 }
 
 
@@ -77,14 +78,21 @@ class Policy:
         self._named: dict[str, Plan] = {}
         self._revision = registry.revision
 
-    def allowing(self, extra: frozenset[tuple[str, ...]]) -> Policy:
+    def knows(self, cls: type) -> bool:
+        """Tell whether a class is registered or the library's own."""
+        return self.registry.by_class(cls) is not None or default_name(cls) in TRUSTED or cls in _SIMPLE
+
+    def allowing(self, names: frozenset[tuple[str, ...]], classes: Iterable[type]) -> Policy:
         """Return the same policy with more allowed classes."""
+        registry = TypeRegistry(self.registry)
+        for cls in classes:
+            registry.register(cls)
         return Policy(
-            self.registry,
+            registry,
             unknown_types=self.unknown_types,
             strict=self.strict,
             secrets=self.secrets,
-            allowlist=self.allowlist | extra,
+            allowlist=self.allowlist | names,
         )
 
     def refresh(self) -> None:
@@ -158,25 +166,20 @@ class Policy:
             self._check_class(cls)
 
     def _check_class(self, cls: type) -> None:
-        if self._is_allowed(cls.__module__, cls.__name__, cls.__qualname__):
-            return
+        allowed = self._is_allowed(cls.__module__, cls.__name__, cls.__qualname__)
         line = f"register_type({cls.__name__}, name={cls.__name__!r})"
-        if cls.__module__ == "__main__":
+        if cls.__module__ == "__main__" and not allowed:
             raise Refused(f"a class of __main__ has another name in every program; add {line}")
         if "<locals>" in cls.__qualname__:
             raise Refused(f"a class made inside a function cannot be found again; add {line}")
-        if self.unknown_types == "refuse":
+        if self.unknown_types == "refuse" and not allowed:
             raise Refused(f"it is not registered; add types=[{cls.__name__}] or {line}")
-        if _is_foreign_serializable(cls):
-            raise Refused(
-                f"LangChain objects other than messages and documents hold live parts; if it is data, {line}"
-            )
+        if _is_foreign_serializable(cls) and not allowed:
+            raise Refused(f"LangChain objects other than messages and documents hold live parts; if it is data, {line}")
         if _imported(cls.__module__, cls.__qualname__) is not cls:
             raise Refused(f"it is not found as {qualified(cls)} any more; add {line}")
 
     def _other(self, value: Any, cls: type) -> Any:
-        if cls is RawValue:
-            return wire.RAW, [value.payload], None
         if isinstance(value, (pydantic.SecretStr, pydantic.SecretBytes)) or hasattr(cls, "get_secret_value"):
             return self._secret(value, cls)
         reduced = arrays.reduce_numpy(value)
@@ -196,7 +199,7 @@ class Policy:
 
     def _secret(self, value: Any, cls: type) -> Reduced:
         if not self.secrets:
-            raise Refused('a secret is not stored in clear; set a keyring, or pass secrets="allow"')
+            raise SecretRefused('a secret is not stored in clear; set a keyring, or pass secrets="allow"')
         if cls is pydantic.SecretStr or cls is pydantic.SecretBytes:
             return wire.SECRET, [value.get_secret_value()], ("",)
         raise Refused("only pydantic's SecretStr and SecretBytes are stored; convert it to one of them")
@@ -209,21 +212,15 @@ class Policy:
     def _base_form(self, value: Any, cls: type) -> Any:
         base = next(base for base in _BASES if isinstance(value, base))
         if self.strict:
-            raise Refused(
-                f"it would be stored as a plain {base.__name__}; convert it first or register its class"
-            )
+            raise Refused(f"it would be stored as a plain {base.__name__}; convert it first or register its class")
         if not is_stateless(value):
             raise Refused(f"it is a {base.__name__} with attributes, which would be lost; register its class")
         return base_value(value, base)
 
     def _without_foreign_zone(self, value: Any) -> Any:
         if self.strict:
-            raise Refused(
-                f"its time zone is a {qualified(type(value.tzinfo))}; use zoneinfo or datetime.timezone"
-            )
-        return value.replace(
-            tzinfo=moments.fixed_offset(value.tzinfo, value if type(value) is datetime else None)
-        )
+            raise Refused(f"its time zone is a {qualified(type(value.tzinfo))}; use zoneinfo or datetime.timezone")
+        return value.replace(tzinfo=moments.fixed_offset(value.tzinfo, value if type(value) is datetime else None))
 
     # --- reading
 
@@ -317,9 +314,7 @@ def _registered_plan(cls: type, entry: Registration) -> Plan:
 
 
 def _is_plain_data(cls: type) -> bool:
-    return (_plain_plan(cls) is not None or default_name(cls) in SPECIAL) and not _is_foreign_serializable(
-        cls
-    )
+    return (_plain_plan(cls) is not None or default_name(cls) in SPECIAL) and not _is_foreign_serializable(cls)
 
 
 def _is_foreign_serializable(cls: type) -> bool:

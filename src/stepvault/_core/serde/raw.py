@@ -16,9 +16,10 @@ class RawValue:
         type_name: The stored name of the type.
         version: The stored version of the type.
         data: The stored fields.
+        payload: The stored record, which alone counts when two are compared.
     """
 
-    type_name: str
-    version: int
-    data: Any
-    payload: bytes = field(repr=False, compare=False)
+    type_name: str = field(compare=False)
+    version: int = field(compare=False)
+    data: Any = field(compare=False)
+    payload: bytes = field(repr=False)

@@ -26,9 +26,7 @@ _SCALARS = (str, int, float, bool, type(None), bytes)
 class FieldsPlan(Plan):
     """Objects made by `cls(**fields)`; fields the constructor does not take are set afterwards."""
 
-    def __init__(
-        self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
-    ) -> None:
+    def __init__(self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None) -> None:
         super().__init__(cls, name, version, upcasters)
         self.arguments, annotations = self.describe()
         self.names = tuple(annotations)
@@ -56,9 +54,7 @@ class FieldsPlan(Plan):
 
     def build(self, fields: dict[str, Any], state: list[Any], same: bool) -> Any:
         refuse_unknown(self.label, fields, self.names)
-        made = self.cls(
-            **{argument: fields[name] for name, argument in self.arguments.items() if name in fields}
-        )
+        made = self.cls(**{argument: fields[name] for name, argument in self.arguments.items() if name in fields})
         overlay(made, fields if same else {n: v for n, v in fields.items() if n not in self.arguments})
         return made
 
@@ -89,9 +85,7 @@ class NamedTuplePlan(Plan):
 
     kind = "n"
 
-    def __init__(
-        self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
-    ) -> None:
+    def __init__(self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None) -> None:
         super().__init__(cls, name, version, upcasters)
         self.names: tuple[str, ...] = self.cls._fields
 
@@ -132,9 +126,7 @@ class BaseValuePlan(Plan):
     kind = "b"
     bases = (str, int, float, bytes, list, dict, tuple, set, frozenset)
 
-    def __init__(
-        self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
-    ) -> None:
+    def __init__(self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None) -> None:
         super().__init__(cls, name, version, upcasters)
         self.base: Any = next(base for base in self.bases if issubclass(cls, base))
 
@@ -156,19 +148,13 @@ class ObjectPlan(Plan):
 
     kind = "o"
 
-    def __init__(
-        self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
-    ) -> None:
+    def __init__(self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None) -> None:
         super().__init__(cls, name, version, upcasters)
         parameters = inspect.signature(cls).parameters.values()
         if any(p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) for p in parameters):
-            raise Refused(
-                "its constructor takes positional arguments; make it a dataclass or a pydantic model"
-            )
+            raise Refused("its constructor takes positional arguments; make it a dataclass or a pydantic model")
         self.arguments = {p.name: p.default is p.empty for p in parameters if p.kind != p.VAR_KEYWORD}
-        self.slots = [
-            name for base in cls.__mro__ for name in _slots(base) if name not in ("__dict__", "__weakref__")
-        ]
+        self.slots = [name for base in cls.__mro__ for name in _slots(base) if name not in ("__dict__", "__weakref__")]
 
     def fields_of(self, value: Any) -> dict[str, Any]:
         found = dict(getattr(value, "__dict__", ()))

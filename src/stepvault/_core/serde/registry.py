@@ -66,8 +66,7 @@ class TypeRegistry:
             known = self._by_name.get(key_of(stored))
             if known is not None and not _same_class(known.cls, cls):
                 raise ConfigurationError(
-                    f"the name {stored!r} is already registered for {known.cls!r}; "
-                    f"choose another name for {cls!r}"
+                    f"the name {stored!r} is already registered for {known.cls!r}; choose another name for {cls!r}"
                 )
         for stored in (entry.name, *entry.aliases):
             self._by_name[key_of(stored)] = entry

@@ -26,8 +26,7 @@ _SAFE_UUIDS = (SafeUUID.unknown, SafeUUID.safe, SafeUUID.unsafe)
 _FLAGS = re.ASCII | re.IGNORECASE | re.LOCALE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE
 # The factories of a defaultdict that may be stored: calling them runs no user code.
 FACTORIES: Mapping[str, Callable[[], Any]] = {
-    f.__name__: f
-    for f in (int, float, complex, str, bytes, bytearray, bool, list, tuple, dict, set, frozenset)
+    f.__name__: f for f in (int, float, complex, str, bytes, bytearray, bool, list, tuple, dict, set, frozenset)
 } | {f"collections.{f.__name__}": f for f in (Counter, OrderedDict, deque)}
 _FACTORY_NAMES: dict[Any, str] = {factory: name for name, factory in FACTORIES.items()}
 
@@ -52,9 +51,7 @@ def _defaultdict(value: defaultdict[Any, Any]) -> Reduced:
     factory = value.default_factory
     name = None if factory is None else _FACTORY_NAMES.get(factory)
     if factory is not None and name is None:
-        raise Refused(
-            "its default_factory is not a builtin type; use a plain dict or a builtin factory such as list"
-        )
+        raise Refused("its default_factory is not a builtin type; use a plain dict or a builtin factory such as list")
     return wire.DEFAULTDICT, [name, dict(value)], ("", "")
 
 
@@ -173,9 +170,7 @@ def _build_path(items: list[Any]) -> PurePath:
         made: PurePath = PATHS[kind](_typed(text, str))
         return made
     except NotImplementedError:
-        raise PayloadError(
-            f"a stored {PATHS[kind].__name__} cannot be made on this operating system"
-        ) from None
+        raise PayloadError(f"a stored {PATHS[kind].__name__} cannot be made on this operating system") from None
 
 
 def _build_pattern(items: list[Any]) -> re.Pattern[Any]:

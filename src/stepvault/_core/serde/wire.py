@@ -80,6 +80,10 @@ class Refused(Exception):
     """A value cannot be stored; the encoder turns this into the public error and adds the path."""
 
 
+class SecretRefused(Refused):
+    """A secret would be stored in clear."""
+
+
 class NeedsExactError(Exception):
     """The fast encoder met a value that ormsgpack alone would change; the exact one takes over."""
 
