@@ -29,7 +29,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 
-from stepvault.checkpointers.sqlite import SqliteSaver
+from stepvault import Vault
 
 THREAD = {"configurable": {"thread_id": "order-4711"}}
 
@@ -94,21 +94,25 @@ def build_agent(saver: Any) -> CompiledStateGraph:
 # -- The five acts
 
 
+def open_vault(path: Path) -> Vault:
+    return Vault.open(f"sqlite:///{path}")
+
+
 def ask(path: Path) -> None:
     """First process: run until the agent needs a human."""
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        agent = build_agent(saver)
-        result = agent.invoke(
-            {"messages": [("user", "Order 4711 arrived broken. I want my money back.")]}, THREAD
-        )
+    with open_vault(path) as vault:
+        agent = build_agent(vault.checkpointer)
+        result = agent.invoke({"messages": [("user", "Order 4711 arrived broken. I want my money back.")]}, THREAD)
         show_messages(result["messages"])
         print(f"  ?          {result['__interrupt__'][0].value['question']}")
 
 
 def answer(path: Path) -> None:
     """Second process: find the question in the file and answer it."""
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        agent = build_agent(saver)
+    with open_vault(path) as vault:
+        for thread in vault.threads():
+            print(f"  thread     {thread.thread_id}, {thread.status}, {thread.checkpoints} checkpoints")
+        agent = build_agent(vault.checkpointer)
         waiting = agent.get_state(THREAD)
         print(f"  ?          {waiting.interrupts[0].value['question']}")
         print("  Ada says yes")
@@ -118,8 +122,8 @@ def answer(path: Path) -> None:
 
 def history(path: Path) -> None:
     """Every step is there, newest first."""
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        for state in build_agent(saver).get_state_history(THREAD):
+    with open_vault(path) as vault:
+        for state in build_agent(vault.checkpointer).get_state_history(THREAD):
             asked = [f"asks {found.value['question']!r}" for found in state.interrupts]
             then = ", ".join(asked or state.next) or "the end"
             count = len(state.values.get("messages", []))
@@ -128,8 +132,8 @@ def history(path: Path) -> None:
 
 def fork(path: Path) -> None:
     """Go back to the question and give the other answer; the first ending stays."""
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        agent = build_agent(saver)
+    with open_vault(path) as vault:
+        agent = build_agent(vault.checkpointer)
         question = next(state for state in agent.get_state_history(THREAD) if state.interrupts)
         branch = agent.update_state(question.config, {"messages": []}, as_node="model")
         asked = agent.invoke(None, branch)
@@ -146,8 +150,8 @@ def compare_bytes(folder: Path, turns: int = 200) -> None:
     text = sum(len(message.content) for turn in chat(turns) for message in turn)
     print(f"  {turns} turns, {_kb(text)} of text")
     ours = folder / "chat.db"
-    with SqliteSaver.from_conn_string(str(ours)) as saver:
-        run_chat(saver, turns)
+    with open_vault(ours) as vault:
+        run_chat(vault.checkpointer, turns)
     print(f"  Stepvault {_kb(ours.stat().st_size):>20}")
     try:
         from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSaver
