@@ -12,10 +12,13 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import (
     CheckpointRow,
+    Doc,
+    DocChange,
     Elements,
     Guard,
     Held,
     Loaded,
+    Note,
     Query,
     Removal,
     Skeleton,
@@ -47,14 +50,27 @@ class Dialect(Protocol):
         """The newest checkpoints of a query, grouped by thread in order."""
         ...
 
-    def put(self, guard: Guard, elements: Elements, row: CheckpointRow, tokens: Sequence[bytes]) -> Op[Any]:
-        """Store a checkpoint, replacing one of the same id. Returns the thread's `no`, or None if refused."""
+    def put(
+        self,
+        guard: Guard,
+        elements: Elements,
+        row: CheckpointRow,
+        tokens: Sequence[bytes],
+        notes: Sequence[Note] = (),
+    ) -> Op[Any]:
+        """Store a checkpoint, replacing one of the same id, and notes with it.
+
+        Returns the thread's `no`, or None if refused.
+        """
         ...
 
-    def put_writes(self, guard: Guard, elements: Elements, rows: Sequence[WriteRow]) -> Op[tuple[Any, bool] | None]:
-        """Store writes; an ordinary row (`k >= 0`) that exists stays, a special one is replaced.
+    def put_writes(
+        self, guard: Guard, elements: Elements, rows: Sequence[WriteRow], notes: Sequence[Note] = ()
+    ) -> Op[tuple[Any, bool] | None]:
+        """Store writes and notes; an ordinary row (`k >= 0`) that exists stays, a special one is replaced.
 
-        Returns the thread's `no` and whether every ordinary row was new; None if refused.
+        Without rows it stores the notes and the guard's state alone. Returns the thread's `no` and whether every
+        ordinary row was new; None if refused.
         """
         ...
 
@@ -84,4 +100,24 @@ class Dialect(Protocol):
 
     def threads(self, tenant: bytes, limit: int, after: Any) -> Op[list[ThreadSummary]]:
         """One page of the thread overview, newest first."""
+        ...
+
+    def notes(self, thread: ThreadRow, prefix: bytes) -> Op[list[Note]]:
+        """A thread's notes whose keys begin with `prefix`, in key order."""
+        ...
+
+    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
+        """Docs whose keys begin with `prefix` and are greater than `after`, in key order."""
+        ...
+
+    def get_docs(self, space: bytes, keys: Sequence[bytes]) -> Op[list[Doc]]:
+        """The docs of these keys that exist."""
+        ...
+
+    def write_docs(self, space: bytes, changes: Sequence[DocChange], *, durable: bool = False) -> Op[bool]:
+        """Make every change, or none and False if one does not find what it expects."""
+        ...
+
+    def now(self) -> Op[int]:
+        """Milliseconds since 1970 by the database's clock."""
         ...

@@ -15,16 +15,20 @@ from stepvault._core.migrate import migrations_in, pending, statements
 from stepvault._core.plan import Atomic, Batch, Op, Stmt
 from stepvault._core.rows import (
     CheckpointRow,
+    Doc,
+    DocChange,
     Elements,
     Guard,
     Held,
     Loaded,
+    Note,
     Query,
     Removal,
     Skeleton,
     ThreadRow,
     ThreadSummary,
     WriteRow,
+    beyond,
 )
 from stepvault._core.sqltext import literal, named
 
@@ -153,7 +157,14 @@ class SqliteDialect:
 
     # -- writing
 
-    def put(self, guard: Guard, elements: Elements, row: CheckpointRow, tokens: Sequence[bytes]) -> Op[Any]:
+    def put(
+        self,
+        guard: Guard,
+        elements: Elements,
+        row: CheckpointRow,
+        tokens: Sequence[bytes],
+        notes: Sequence[Note] = (),
+    ) -> Op[Any]:
         target = _target(guard)
         batch = _begin(guard, elements)
         batch.append(Stmt(SQL["put_checkpoint"], (*target, *row)))
@@ -161,16 +172,21 @@ class SqliteDialect:
             if guard.thread:
                 batch.append(Stmt(SQL["drop_meta"], (guard.thread.no, row.ns, row.id)))
             batch.append(Stmt(SQL["add_meta"], [(*target, token, row.ns, row.id) for token in tokens], many=True))
-        replies = yield Batch(batch)
-        return _number(guard, replies, len(batch))
+        batch += _notes(guard, notes)
+        replies = yield Batch(batch, durable=guard.durable)
+        return _number(guard, replies)
 
-    def put_writes(self, guard: Guard, elements: Elements, rows: Sequence[WriteRow]) -> Op[tuple[Any, bool] | None]:
+    def put_writes(
+        self, guard: Guard, elements: Elements, rows: Sequence[WriteRow], notes: Sequence[Note] = ()
+    ) -> Op[tuple[Any, bool] | None]:
         target = _target(guard)
         batch = _begin(guard, elements)
+        first = len(batch)
         batch += [Stmt(SQL["put_write"], (*target, *row)) for row in rows]
-        replies = yield Batch(batch)
-        no = _number(guard, replies, len(batch))
-        return None if no is None else (no, all(replies[-len(rows) :]))
+        batch += _notes(guard, notes)
+        replies = yield Batch(batch, durable=guard.durable)
+        no = _number(guard, replies)
+        return None if no is None else (no, all(replies[first : first + len(rows)]))
 
     def delete(self, key: ThreadKey) -> Op[int]:
         names = (
@@ -198,13 +214,62 @@ class SqliteDialect:
             if rows:
                 batch.append(Stmt(SQL[name], rows, many=True))
         replies = yield Batch(batch)
-        return len(replies) == len(batch)
+        return bool(replies[0])
 
     def copy(self, source: ThreadRow, guard: Guard) -> Op[bool]:
-        names = ("copy_chunks", "copy_checkpoints", "copy_writes", "copy_metas")
+        names = ("copy_chunks", "copy_checkpoints", "copy_writes", "copy_metas", "copy_notes")
         batch = [*_begin(guard, Elements()), *(Stmt(SQL[name], (source.no, *guard.key)) for name in names)]
         replies = yield Batch(batch)
-        return len(replies) == len(batch)
+        return bool(replies[0])
+
+    # -- notes and docs
+
+    def notes(self, thread: ThreadRow, prefix: bytes) -> Op[list[Note]]:
+        (rows,) = yield Batch([Stmt(SQL["notes"], (thread.no, prefix, beyond(prefix)))])
+        return [Note(*row) for row in rows]
+
+    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
+        (rows,) = yield Batch([Stmt(SQL["docs"], (space, max(after, prefix[:-1]), beyond(prefix), limit))])
+        return [Doc(*row) for row in rows]
+
+    def get_docs(self, space: bytes, keys: Sequence[bytes]) -> Op[list[Doc]]:
+        replies = yield Batch([Stmt(SQL["doc"], (space, key)) for key in keys])
+        return [Doc(*row) for rows in replies for row in rows]
+
+    def write_docs(self, space: bytes, changes: Sequence[DocChange], *, durable: bool = False) -> Op[bool]:
+        replies = yield Batch([_doc_statement(space, change) for change in changes], durable=durable)
+        found = (reply for reply, change in zip(replies, changes, strict=False) if change.expected != b"")
+        return len(replies) == len(changes) and all(found)
+
+    def now(self) -> Op[int]:
+        (rows,) = yield Batch([Stmt(SQL["now"])])
+        return cast(int, rows[0][0])
+
+
+def _notes(guard: Guard, notes: Sequence[Note]) -> list[Stmt]:
+    target = _target(guard)
+    return [
+        Stmt(SQL["put_note"], (*target, note.key, note.body))
+        if note.body is not None
+        else Stmt(SQL["drop_note"], (target[0], note.key))
+        for note in notes
+    ]
+
+
+def _doc_statement(space: bytes, change: DocChange) -> Stmt:
+    """One change; a `guard` that changes no row takes the whole batch back."""
+    key, body, version, expected = change
+    if body is None:
+        return (
+            Stmt(SQL["take_doc"], (space, key, expected), guard=True)
+            if expected
+            else Stmt(SQL["drop_doc"], (space, key))
+        )
+    if expected is None:
+        return Stmt(SQL["add_doc"], (space, key, version, body), guard=True)
+    if expected:
+        return Stmt(SQL["change_doc"], (space, key, version, body, expected), guard=True)
+    return Stmt(SQL["put_doc"], (space, key, version, body))
 
 
 def _one(statement: Stmt) -> Op[list[Any]]:
@@ -232,11 +297,9 @@ def _begin(guard: Guard, elements: Elements) -> list[Stmt]:
     return batch
 
 
-def _number(guard: Guard, replies: list[Any], expected: int) -> Any:
+def _number(guard: Guard, replies: list[Any]) -> Any:
     """The thread's number, or None if the guard refused."""
-    if len(replies) < expected:
-        return None
-    return guard.thread.no if guard.thread else replies[0][0][0]
+    return replies[0][0][0] if replies[0] else None
 
 
 def _find(query: Query) -> Stmt:

@@ -28,6 +28,7 @@ ON CONFLICT (tenant, thread) DO NOTHING RETURNING no
 
 -- name: advance_thread
 UPDATE stepvault_thread SET rev = ?3, extents = ?4, updated_at = {now} WHERE no = ?1 AND rev = ?2
+RETURNING no
 
 -- name: add_chunk
 INSERT OR REPLACE INTO stepvault_chunk (t, no, n, body)
@@ -57,6 +58,48 @@ ON CONFLICT (t, ns, checkpoint, task, k) DO UPDATE
     SET run = excluded.run, created_at = excluded.created_at, refs = excluded.refs, body = excluded.body
     WHERE excluded.k < 0
 RETURNING t
+
+-- name: put_note
+INSERT OR REPLACE INTO stepvault_note (t, key, body)
+VALUES (coalesce(?1, (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3)), ?4, ?5)
+
+-- name: drop_note
+DELETE FROM stepvault_note WHERE t = ?1 AND key = ?2
+
+-- name: notes
+SELECT key, body FROM stepvault_note WHERE t = ?1 AND key >= ?2 AND key < ?3 ORDER BY key
+
+-- name: copy_notes
+INSERT INTO stepvault_note (t, key, body)
+SELECT (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3), key, body
+FROM stepvault_note WHERE t = ?1
+
+-- name: delete_notes
+DELETE FROM stepvault_note WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2)
+
+-- name: docs
+SELECT key, version, body FROM stepvault_doc WHERE space = ?1 AND key > ?2 AND key < ?3 ORDER BY key LIMIT ?4
+
+-- name: doc
+SELECT key, version, body FROM stepvault_doc WHERE space = ?1 AND key = ?2
+
+-- name: put_doc
+INSERT OR REPLACE INTO stepvault_doc (space, key, version, body) VALUES (?1, ?2, ?3, ?4)
+
+-- name: add_doc
+INSERT INTO stepvault_doc (space, key, version, body) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING RETURNING 1
+
+-- name: change_doc
+UPDATE stepvault_doc SET version = ?3, body = ?4 WHERE space = ?1 AND key = ?2 AND version = ?5 RETURNING 1
+
+-- name: drop_doc
+DELETE FROM stepvault_doc WHERE space = ?1 AND key = ?2
+
+-- name: take_doc
+DELETE FROM stepvault_doc WHERE space = ?1 AND key = ?2 AND version = ?3 RETURNING 1
+
+-- name: now
+SELECT {now}
 
 -- name: delete_thread
 DELETE FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2 RETURNING no

@@ -6,7 +6,7 @@ CREATE TABLE stepvault_thread (
     thread BLOB NOT NULL,                  -- the id, or its keyed token when sealed
     uid BLOB NOT NULL,                     -- this generation of the thread
     rev BLOB NOT NULL,                     -- replaced by every write
-    extents BLOB NOT NULL,                 -- where the next element numbers come from
+    extents BLOB NOT NULL,                 -- the writer's state (see _core/state.py)
     sealed_id BLOB,
     subjects BLOB,
     created_at INTEGER NOT NULL,
@@ -68,3 +68,20 @@ CREATE TABLE stepvault_meta (
 ) WITHOUT ROWID;
 
 CREATE INDEX stepvault_meta_thread ON stepvault_meta (t, ns, checkpoint);
+
+-- Small records of a thread: interrupts, decisions, effects.
+CREATE TABLE stepvault_note (
+    t INTEGER NOT NULL,
+    key BLOB NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (t, key)
+) WITHOUT ROWID;
+
+-- Small records outside threads, ordered by key within a space: indexes, keys, tombstones, requests.
+CREATE TABLE stepvault_doc (
+    space BLOB NOT NULL,
+    key BLOB NOT NULL,
+    version BLOB NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (space, key)
+) WITHOUT ROWID;

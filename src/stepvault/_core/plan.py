@@ -22,8 +22,8 @@ Mode: TypeAlias = Literal["read", "write"]
 class Stmt:
     """One SQL statement and its arguments.
 
-    `guard=True`: if it returns no row (or, for a statement without rows, changes none), the whole batch is
-    rolled back, what follows is not run, and the reply ends with this statement's empty result.
+    `guard=True`: if it returns no row, the whole batch is rolled back, what follows is not run, and the reply ends
+    with this statement's empty result.
     `many=True`: `args` is a sequence of argument rows, run one after the other.
     """
 
@@ -54,11 +54,13 @@ class Batch:
     """One round trip to one database; atomic if it has more than one statement.
 
     The reply is one list of rows per statement (SQL) or one raw reply per command (Redis).
-    `retry=True` says that repeating the batch after a lost connection is harmless.
+    `retry=True` says that repeating the batch after a lost connection is harmless. `durable=True` commits past a
+    power loss, whatever the connection's setting.
     """
 
     statements: Sequence[Stmt | Command | Script]
     retry: bool = False
+    durable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

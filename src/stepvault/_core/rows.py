@@ -85,6 +85,12 @@ class DocChange(NamedTuple):
     expected: bytes | None = b""
 
 
+def beyond(prefix: bytes) -> bytes:
+    """The first key that is greater than every key with this prefix."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes((kept[-1] + 1,)) if kept else b"\xff" * 64
+
+
 @dataclass(slots=True)
 class Loaded:
     """What one read returned, from one snapshot."""

@@ -7,7 +7,7 @@ is the head, who holds the lease) holds at the moment of the commit, on every ba
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ormsgpack
 
@@ -51,9 +51,7 @@ class State:
     def unpack(cls, packed: bytes) -> State:
         try:
             extents, head, pending, lease, subjects, *_ = [*ormsgpack.unpackb(bytes(packed)), *(None,) * 4]
-            return cls(
-                Extents.of(extents), head, pending or 0, Lease(*lease) if lease else None, tuple(subjects or ())
-            )
+            return cls(Extents.of(extents), head, pending or 0, Lease(*lease) if lease else None, tuple(subjects or ()))
         except (ValueError, TypeError) as exc:
             raise TruncatedError("The state of a thread row is damaged; restore the row from a backup.") from exc
 

@@ -47,6 +47,7 @@ class SqliteDriver:
         self._connection: sqlite3.Connection | None = None
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
+        self._level = 2  # SQLite's own default, FULL
         self._closed = False
         self._file: tuple[int, int] | None = None
         self._pid = os.getpid()
@@ -105,6 +106,7 @@ class SqliteDriver:
                 raise
         if self._synchronous or owned:
             cursor.execute(f"PRAGMA synchronous = {(self._synchronous or 'NORMAL').upper()}")
+        self._level = cursor.execute("PRAGMA synchronous").fetchone()[0]
 
     def _after_fork(self) -> None:
         """A connection does not survive a fork: leave the parent's alone and open our own."""
@@ -142,16 +144,18 @@ class SqliteDriver:
 
     def execute(self, batch: Batch) -> list[Any]:
         """Run a batch in one transaction."""
-        with self.session("write") as session:
+        with self.session("write", durable=batch.durable) as session:
             return session.execute(batch)
 
     @contextmanager
-    def session(self, mode: Mode) -> Iterator[_Session]:
+    def session(self, mode: Mode, *, durable: bool = False) -> Iterator[_Session]:
         """Hold the connection and one transaction; a refused or failed batch takes back what came before it."""
         with self.lock, translated(self.path):
             connection = self.connection()
             session = _Session(_cursor(connection))
             nested = connection.in_transaction  # its owner's transaction: theirs to keep, ours to commit
+            if durable and not nested:
+                session.cursor.execute("PRAGMA synchronous = FULL")
             begin = "SAVEPOINT stepvault" if nested else "BEGIN IMMEDIATE" if mode == "write" else "BEGIN"
             session.cursor.execute(begin)
             try:
@@ -164,6 +168,8 @@ class SqliteDriver:
                 _roll_back(session.cursor, nested)
                 raise
             finally:
+                if durable and not nested:
+                    session.cursor.execute(f"PRAGMA synchronous = {self._level}")
                 session.cursor.close()
 
     # -- async
@@ -215,7 +221,7 @@ class _Session:
             cursor.execute(statement.sql, statement.args)
             rows = cursor.fetchall() if cursor.description else []
             replies.append(rows)
-            if statement.guard and not rows and cursor.rowcount < 1:
+            if statement.guard and not rows:
                 self.refused = True
                 break
         return replies

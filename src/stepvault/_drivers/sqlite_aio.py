@@ -92,10 +92,9 @@ class _Session:
                 continue
             cursor = await self._connection.execute(statement.sql, statement.args)
             rows = [tuple(row) for row in await cursor.fetchall()]
-            changed = cursor.rowcount
             await cursor.close()
             replies.append(rows)
-            if statement.guard and not rows and changed < 1:
+            if statement.guard and not rows:
                 self.refused = True
                 break
         return replies
