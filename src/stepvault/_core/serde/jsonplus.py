@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-import ormsgpack
 import pydantic
 
 from stepvault._core.serde import encode, library, stdlib, wire
 from stepvault._core.serde.arrays import build_array
-from stepvault._core.serde.decode import GUARD_FROM, Decoder
+from stepvault._core.serde.decode import Decoder
 from stepvault._core.serde.models import LegacyModelPlan, ModelPlan
 from stepvault._core.serde.plans import Plan
 from stepvault._core.serde.raw import RawValue
@@ -89,20 +88,7 @@ def loads_json(policy: Policy, data: bytes) -> Any:
 
 class _Reader(Decoder):
     __slots__ = ()
-
-    def hook(self, code: int, data: bytes) -> Any:
-        # The same as its base, but for the kind that is a message there and a plain constructor call here.
-        self.depth += 1
-        try:
-            if self.depth > GUARD_FROM:
-                self.guard(data)
-            return self.build(code, ormsgpack.unpackb(data, ext_hook=self.hook, option=wire.UNPACK), data)
-        except Exception as exc:
-            if self.error is None:
-                self.error = exc
-            raise
-        finally:
-            self.depth -= 1
+    has_messages = False
 
     def build(self, code: int, payload: Any, data: bytes) -> Any:
         if code == _DELTA:
