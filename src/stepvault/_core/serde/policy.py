@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import datetime, time, tzinfo
@@ -14,21 +12,19 @@ from uuid import UUID
 import pydantic
 
 from stepvault._core.serde import arrays, generics, messages, moments, stdlib, wire
-from stepvault._core.serde.library import SPECIAL, TRUSTED, trusted_class
-from stepvault._core.serde.models import LegacyModelPlan, ModelPlan
+from stepvault._core.serde.classes import (
+    imported,
+    is_foreign_serializable,
+    is_plain_data,
+    plan_of,
+    registered_plan,
+    unknown,
+)
+from stepvault._core.serde.library import TRUSTED, trusted_class
 from stepvault._core.serde.plans import Plan
 from stepvault._core.serde.raw import RawValue
-from stepvault._core.serde.records import (
-    AttrsPlan,
-    BaseValuePlan,
-    DataclassPlan,
-    EnumPlan,
-    NamedTuplePlan,
-    ObjectPlan,
-    base_value,
-    is_stateless,
-)
-from stepvault._core.serde.registry import Registration, TypeRegistry, default_name, key_of
+from stepvault._core.serde.records import base_value, is_stateless
+from stepvault._core.serde.registry import TypeRegistry, default_name
 from stepvault._core.serde.wire import Reduced, Refused, SecretRefused, qualified
 from stepvault.errors import UnknownTypeError
 
@@ -141,7 +137,7 @@ class Policy:
         if entry is not None:
             plan = plan_of(cls, entry, self.class_name)
             if plan is None:
-                plan = _registered_plan(cls, entry)
+                plan = registered_plan(cls, entry)
         else:
             plan = plan_of(cls, None, self.class_name)
             if plan is None:
@@ -174,9 +170,9 @@ class Policy:
             raise Refused(f"a class made inside a function cannot be found again; add {line}")
         if self.unknown_types == "refuse" and not allowed:
             raise Refused(f"it is not registered; add types=[{cls.__name__}] or {line}")
-        if _is_foreign_serializable(cls) and not allowed:
+        if is_foreign_serializable(cls) and not allowed:
             raise Refused(f"LangChain objects other than messages and documents hold live parts; if it is data, {line}")
-        if _imported(cls.__module__, cls.__qualname__) is not cls:
+        if imported(cls.__module__, cls.__qualname__) is not cls:
             raise Refused(f"it is not found as {qualified(cls)} any more; add {line}")
 
     def _other(self, value: Any, cls: type) -> Any:
@@ -191,7 +187,7 @@ class Policy:
             return self._base_form(value, cls)
         if isinstance(value, memoryview) and not self.strict:
             return value.tobytes()
-        if isinstance(value, UUID) and not self.strict and is_stateless_uuid(value):
+        if isinstance(value, UUID) and not self.strict and _is_stateless_uuid(value):
             return UUID(int=value.int, is_safe=value.is_safe)
         if isinstance(value, tzinfo) and not self.strict:
             return moments.fixed_offset(value, None)
@@ -257,8 +253,8 @@ class Policy:
         module, _, qualname = name.partition(":")
         allowed = self._is_allowed(module, qualname.rpartition(".")[2], qualname)
         if allowed or (self.unknown_types != "refuse" and module != "__main__"):
-            cls = _imported(module, qualname)
-            if cls is not None and (allowed or _is_plain_data(cls)):
+            cls = imported(module, qualname)
+            if cls is not None and (allowed or is_plain_data(cls)):
                 return cls
         raise unknown(name)
 
@@ -266,78 +262,7 @@ class Policy:
         return (module, name) in self.allowlist or (module, qualname) in self.allowlist
 
 
-def unknown(name: str) -> UnknownTypeError:
-    """Return the error for a stored name that resolves to nothing allowed."""
-    last = key_of(name).rpartition(".")[2]
-    return UnknownTypeError(
-        f"a stored value is of type {name!r}, which this process has not loaded or not registered; import "
-        f"its module and pass types=[{last}], or register_type({last}, aliases=[{name!r}]) if it was renamed",
-        type_name=name,
-    )
-
-
-def plan_of(cls: type, entry: Registration | None, class_name: Callable[[type], Any]) -> Plan | None:
-    """Return the plan of a plain data class, None if it is no such thing."""
-    name = default_name(cls)
-    if name in SPECIAL and trusted_class(name) is cls:
-        return SPECIAL[name](cls, name)
-    made: Callable[..., Plan] | None = _plain_plan(cls)
-    if made is None:
-        return None
-    if entry is not None:
-        return made(cls, entry.name, entry.version, entry.upcasters)
-    if made is ModelPlan and generics.origin_of(cls) is not None:
-        return made(cls, generics.name_of(cls, class_name))
-    return made(cls, name)
-
-
-def _plain_plan(cls: Any) -> Any:
-    if issubclass(cls, enum.Enum):
-        return EnumPlan
-    if issubclass(cls, pydantic.BaseModel):
-        return ModelPlan
-    legacy = sys.modules.get("pydantic.v1")
-    if legacy is not None and issubclass(cls, legacy.BaseModel):
-        return LegacyModelPlan
-    if dataclasses.is_dataclass(cls):
-        return DataclassPlan
-    if "__attrs_attrs__" in cls.__dict__:
-        return AttrsPlan
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return NamedTuplePlan
-    return None
-
-
-def _registered_plan(cls: type, entry: Registration) -> Plan:
-    made: type[Plan] = BaseValuePlan if issubclass(cls, BaseValuePlan.bases) else ObjectPlan
-    return made(cls, entry.name, entry.version, entry.upcasters)
-
-
-def _is_plain_data(cls: type) -> bool:
-    return (_plain_plan(cls) is not None or default_name(cls) in SPECIAL) and not _is_foreign_serializable(cls)
-
-
-def _is_foreign_serializable(cls: type) -> bool:
-    """Tell whether a class is a LangChain object that is neither a message nor a document."""
-    loaded = sys.modules.get("langchain_core.load.serializable")
-    if loaded is None or not issubclass(cls, loaded.Serializable):
-        return False
-    base = sys.modules.get("langchain_core.messages.base")
-    return not (base is not None and issubclass(cls, base.BaseMessage)) and default_name(cls) not in TRUSTED
-
-
-def _imported(module: str, qualname: str) -> Any:
-    """Return a class from a module that is already imported, without running anything to get there."""
-    found: Any = sys.modules.get(module)
-    for part in qualname.split("."):
-        # Through __dict__: a module's __getattr__ may import, a class's descriptors may run.
-        found = getattr(found, "__dict__", {}).get(part)
-    if isinstance(found, type) and found.__module__ == module and found.__qualname__ == qualname:
-        return found
-    return None
-
-
-def is_stateless_uuid(value: UUID) -> bool:
+def _is_stateless_uuid(value: UUID) -> bool:
     """Tell whether a subclass of UUID adds nothing to it."""
     return not getattr(value, "__dict__", None)
 
