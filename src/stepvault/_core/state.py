@@ -50,8 +50,9 @@ class State:
     @classmethod
     def unpack(cls, packed: bytes) -> State:
         try:
-            extents, head, pending, lease, subjects, *_ = [*ormsgpack.unpackb(bytes(packed)), *(None,) * 4]
-            return cls(Extents.of(extents), head, pending or 0, Lease(*lease) if lease else None, tuple(subjects or ()))
+            parts: list[Any] = [*ormsgpack.unpackb(bytes(packed)), *(None,) * 4]
+            lease = Lease(*parts[3]) if parts[3] else None
+            return cls(Extents.of(parts[0]), parts[1], parts[2] or 0, lease, tuple(parts[4] or ()))
         except (ValueError, TypeError) as exc:
             raise TruncatedError("The state of a thread row is damaged; restore the row from a backup.") from exc
 
