@@ -63,7 +63,7 @@ def _query(scope: Scope, named: Mapping[str, Any], before: Mapping[str, Any], wa
         before=id_key("checkpoint_id", before["checkpoint_id"]) if before.get("checkpoint_id") else None,
         source=source_key(wanted.get("source")),
         step=step_key(wanted.get("step")),
-        run=run_key(wanted["run_id"]) if type(wanted.get("run_id")) is str else None,
+        run=run_key(run) if (run := wanted.get("run_id")) and type(run) is str else None,
         tokens=filter_tokens(wanted),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 
-from stepvault._core.ids import LIMITS, id_key, text_key
+from stepvault._core.ids import LIMITS, check_names, id_key, text_key
 from stepvault._core.knowledge import View
 from stepvault._core.manifest import pack_pages, pages_of
 from stepvault._core.metadata import collect, tokens
@@ -37,6 +38,7 @@ def put(
     Idempotent: storing the same id again replaces it.
     """
     checkpoint_id = id_key("checkpoint_id", checkpoint["id"])
+    _check(checkpoint)
     kept = collect(config, metadata, scope.core.credentials)
     known = scope.core.knowledge.of(at.key)
     inherits = _inherits(checkpoint, new_versions)
@@ -78,8 +80,8 @@ def record_of(
         dict(versions),
         seen={node: dict(seen) for node, seen in checkpoint["versions_seen"].items()},
         updated=checkpoint.get("updated_channels"),
-        rest=typed_form(scope.port, rest_of(checkpoint)),
-        metadata=typed_form(scope.port, metadata),
+        rest=typed_form(scope.port, "further fields", rest_of(checkpoint)),
+        metadata=typed_form(scope.port, "metadata", metadata),
     )
     for channel, version in versions.items():
         if channel not in new_versions and parent is not None and parent.versions.get(channel) == version:
@@ -92,6 +94,16 @@ def record_of(
     for channel in values.keys() - versions.keys():
         record.forms[channel] = encoder.form(channel, values[channel])
     return record
+
+
+def _check(checkpoint: Checkpoint) -> None:
+    """Refuse names that are no text."""
+    check_names("A channel", checkpoint["channel_values"])
+    check_names("A channel", checkpoint["channel_versions"])
+    check_names("A channel", checkpoint.get("updated_channels") or ())
+    check_names("A node", checkpoint["versions_seen"])
+    for seen in checkpoint["versions_seen"].values():
+        check_names("A channel", seen)
 
 
 def _moved(state: State, encoder: Encoder, at: Address, checkpoint_id: bytes) -> State:
@@ -118,8 +130,10 @@ def run_of(at: Address, metadata: Mapping[str, Any] | None = None) -> bytes | No
 
 
 def run_key(run_id: Any) -> bytes:
-    """A run id as rows hold it."""
-    return str(run_id).encode("utf-8", "surrogatepass")[: LIMITS["checkpoint_id"]]
+    """A run id as rows hold it; the end of a long one is replaced by its hash."""
+    key = str(run_id).encode("utf-8", "surrogatepass")
+    limit = LIMITS["checkpoint_id"]
+    return key if len(key) <= limit else key[: limit - 32] + hashlib.blake2b(key, digest_size=32).digest()
 
 
 def source_key(source: Any) -> bytes | None:

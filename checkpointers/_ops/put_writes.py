@@ -9,7 +9,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import ERROR
 
 from stepvault._core.codec import unpack
-from stepvault._core.ids import id_key
+from stepvault._core.ids import check_names, id_key
 from stepvault._core.knowledge import View
 from stepvault._core.manifest import pack_pages, pages_of
 from stepvault._core.plan import Op
@@ -34,6 +34,7 @@ def put_writes(scope: Scope, at: Address, writes: Sequence[tuple[str, Any]], tas
     if at.checkpoint is None:
         raise ConfigurationError("put_writes needs the checkpoint_id that the writes belong to in its config.")
     task = id_key("task_id", task_id)
+    check_names("A channel", (channel for channel, _ in writes))
     indexed = [(WRITES_IDX_MAP.get(channel, idx), channel, value) for idx, (channel, value) in enumerate(writes)]
     if not indexed:
         return

@@ -7,6 +7,7 @@ the same everywhere. Lengths are bounded so that every engine can index them (a 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 from stepvault.errors import IdentifierError
@@ -66,6 +67,13 @@ def id_of(key: bytes) -> str:
 def _canonical(raw: bytes) -> str:
     h = raw.hex()
     return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+
+def check_names(kind: str, names: Iterable[Any]) -> None:
+    """Refuse names (of channels, of nodes) that are no text: a record would mistake them for something else."""
+    for name in names:
+        if not isinstance(name, str):
+            raise IdentifierError(f"{kind} must be a str, not {type(name).__name__}.")
 
 
 def new_uid() -> bytes:

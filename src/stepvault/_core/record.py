@@ -15,7 +15,7 @@ import ormsgpack
 
 from stepvault._core.ids import text_of
 from stepvault._core.ports import Port
-from stepvault._core.values import INLINE, Form, runs_in
+from stepvault._core.values import INLINE, Form, named, runs_in
 from stepvault.errors import TruncatedError
 
 _KNOWN_KEYS = frozenset(("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"))
@@ -123,9 +123,15 @@ def rest_of(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in checkpoint.items() if key not in _KNOWN_KEYS}
 
 
-def typed_form(port: Port, value: Any) -> Form:
-    """Metadata and the rest of a checkpoint: never split, in the saver's own serialization."""
-    return port.dumps(value) if port.splits and not port.flag else [INLINE, *port.dumps_typed(value)]
+def typed_form(port: Port, kind: str, value: Any) -> Form:
+    """Metadata and the rest of a checkpoint: never split, in the saver's own serialization.
+
+    Raises:
+        ValueNotSerializableError: It cannot be stored; names the kind, the path in it and the type.
+    """
+    if port.splits and not port.flag:
+        return named(kind, port.dumps, value)
+    return [INLINE, *named(kind, port.dumps_typed, value)]
 
 
 def _pack(value: Any) -> bytes:

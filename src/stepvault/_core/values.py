@@ -13,9 +13,9 @@ Forms are what a checkpoint record holds per channel:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import xxhash
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
@@ -27,6 +27,7 @@ from stepvault.errors import StepvaultError, TruncatedError, UnsupportedFormatEr
 INLINE, LIST, DICT, WHOLE, TEXT, BYTES, LIST_BLOCKS, DICT_BLOCKS, NESTED, FOREIGN, DELTA = range(11)
 
 Form: TypeAlias = Any
+T = TypeVar("T")
 
 INLINE_LIMIT = 256  # smaller new values stand in the record
 PROMOTE_LIMIT = 128  # an unchanged inline value of this size becomes an element instead of being repeated
@@ -62,6 +63,25 @@ def map_header(n: int) -> bytes:
     )
 
 
+def named(place: str, encode: Callable[..., T], *args: Any) -> T:
+    """`encode(*args)`; if the last argument cannot be encoded, the error says where it stands.
+
+    Raises:
+        ValueNotSerializableError: Names the place, the path in it and the type.
+    """
+    try:
+        return encode(*args)
+    except ValueNotSerializableError as exc:
+        exc.args = (f"{place}: {exc}",)
+        raise
+    except (StepvaultError, MemoryError):
+        raise
+    except Exception as exc:
+        raise ValueNotSerializableError(
+            f"{place}: a value of type {type(args[-1]).__name__} cannot be stored ({exc})."
+        ) from exc
+
+
 @dataclass(slots=True)
 class Encoder:
     """Turns the values of one write into forms, numbering the elements the thread does not have yet."""
@@ -80,17 +100,7 @@ class Encoder:
         Raises:
             ValueNotSerializableError: It cannot be stored; names the channel, the path in it and the type.
         """
-        try:
-            return self._form(channel, value)
-        except ValueNotSerializableError as exc:
-            exc.args = (f"Channel {channel!r}: {exc}",)
-            raise
-        except (StepvaultError, MemoryError):
-            raise
-        except Exception as exc:
-            raise ValueNotSerializableError(
-                f"Channel {channel!r}: a value of type {type(value).__name__} cannot be stored ({exc})."
-            ) from exc
+        return named(f"Channel {channel!r}", self._form, channel, value)
 
     def _form(self, channel: str, value: Any) -> Form:
         if value is None:
