@@ -138,9 +138,7 @@ def layer(module: str) -> str:
 
 def room(module: str) -> str:
     """`checkpointers` or `stores`, or nothing for the shared floor."""
-    return (
-        module.split(".")[1] if module.startswith(("stepvault.checkpointers.", "stepvault.stores.")) else ""
-    )
+    return module.split(".")[1] if module.startswith(("stepvault.checkpointers.", "stepvault.stores.")) else ""
 
 
 def backend(module: str) -> str:
@@ -228,9 +226,7 @@ def test_files_are_short() -> None:
 
 
 def test_functions_are_short() -> None:
-    long = {
-        name for path in modules().values() for name, lines in functions(path) if lines > MAX_FUNCTION_LINES
-    }
+    long = {name for path in modules().values() for name, lines in functions(path) if lines > MAX_FUNCTION_LINES}
     assert long == set(LONG_FUNCTIONS), "split the function, or say why in LONG_FUNCTIONS"
 
 

@@ -103,9 +103,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sdist and the wheel built from it."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
     for name in ("src", "checkpointers", "stores"):
-        shutil.copytree(
-            ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
-        )
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     run([sys.executable, "-m", "build", "--no-isolation", "--outdir", target, source])
@@ -146,20 +144,12 @@ def shipped() -> Iterator[tuple[str, Path]]:
     for room, name in ROOMS.items():
         for path in sorted((ROOT / room).rglob("*")):
             generated = {"__pycache__"} & set(path.parts)
-            if (
-                path.is_file()
-                and not generated
-                and (path.suffix in SHIPPED_SUFFIXES or path.name == "py.typed")
-            ):
+            if path.is_file() and not generated and (path.suffix in SHIPPED_SUFFIXES or path.name == "py.typed"):
                 yield (Path("stepvault") / name / path.relative_to(ROOT / room)).as_posix(), path
 
 
 def modules() -> list[str]:
-    names = [
-        Path(name).with_suffix("").as_posix().replace("/", ".")
-        for name, _ in shipped()
-        if name.endswith(".py")
-    ]
+    names = [Path(name).with_suffix("").as_posix().replace("/", ".") for name, _ in shipped() if name.endswith(".py")]
     return [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
 
 
