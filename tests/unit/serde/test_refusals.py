@@ -53,7 +53,6 @@ def refused(value: Any, serde: TypedSerializer = SERDE) -> ValueNotSerializableE
         (deque([threading.Lock()]), "[0]"),
         (slice(None, threading.Lock()), ".stop"),
     ],
-    ids=str,
 )
 def test_the_path_of_what_cannot_be_stored(value: Any, path: str) -> None:
     error = refused(value)
