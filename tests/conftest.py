@@ -17,6 +17,13 @@ import redis
 from tests.servers import PgBouncer, Postgres, Redis62, RedisCluster, Valkey, fresh_database
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse names that differ from process to process: parallel runs could not share the tests out."""
+    changing = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if changing:
+        raise pytest.UsageError(f"give these parameters ids without an address: {changing}")
+
+
 @pytest.fixture(scope="session")
 def _postgres() -> Iterator[Postgres]:
     with Postgres() as server:

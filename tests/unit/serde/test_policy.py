@@ -180,7 +180,9 @@ def test_a_class_replaced_in_its_module_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [app.Plain(1), app.Text("x"), app.Number(3), app.Names(["a"]), app.Lookup(a=1)], ids=repr
+    "value",
+    [app.Plain(1), app.Text("x"), app.Number(3), app.Names(["a"]), app.Lookup(a=1)],
+    ids=lambda value: type(value).__name__,
 )
 def test_registered_classes_of_other_kinds(value: Any) -> None:
     known = serde(type(value))
