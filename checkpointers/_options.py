@@ -28,6 +28,8 @@ class StorageOptions:
         compression: `"auto"` compresses what gets smaller; None stores raw.
         cache_bytes: Bound of the in-process cache of encoded elements.
         credential_keys: Further `configurable` keys that never reach metadata.
+        on_conflict: What a run meets that finds the thread's head moved by another run: `"fork"` goes on as LangGraph
+            does and warns, `"raise"` raises HeadMovedError.
         types: Application classes to register, see `TypedSerializer`.
     """
 
@@ -38,6 +40,7 @@ class StorageOptions:
     unknown_types: Literal["imported", "refuse", "raw"] | None = None
     fidelity: Literal["upstream", "strict"] = "upstream"
     secrets: Literal["refuse", "allow"] = "refuse"
+    on_conflict: Literal["fork", "raise"] = "fork"
 
     @classmethod
     def take(cls, options: dict[str, Any]) -> StorageOptions:
@@ -52,6 +55,8 @@ class StorageOptions:
             raise ConfigurationError(f"Unknown option {unknown[0]!r}; known are {', '.join(sorted(known))}.")
         if options.get("compression", "auto") not in ("auto", None):
             raise ConfigurationError(f'compression must be "auto" or None, not {options["compression"]!r}.')
+        if options.get("on_conflict", "fork") not in ("fork", "raise"):
+            raise ConfigurationError(f'on_conflict must be "fork" or "raise", not {options["on_conflict"]!r}.')
         return cls(**options)
 
     def serializer(self) -> TypedSerializer:
@@ -73,4 +78,5 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
         random=os.urandom,
         tables=Tables(),
         native=native,
+        on_conflict=options.on_conflict,
     )

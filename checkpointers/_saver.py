@@ -23,6 +23,7 @@ from stepvault._core.plan import Op
 from stepvault._core.ports import port_for
 from stepvault._core.versions import next_version
 from stepvault.checkpointers._dialect import Dialect
+from stepvault.checkpointers._lease import ThreadLease
 from stepvault.checkpointers._ops import (
     copying,
     history,
@@ -262,6 +263,24 @@ class BaseSaver(BaseCheckpointSaver[str]):
     def get_next_version(self, current: Any, channel: None = None) -> Any:
         """The channel version after `current`; a thread keeps the format it came with."""
         return next_version(current)
+
+    def lease(self, thread_id: str, *, ttl: float = 60, expect_interrupt: str | None = None) -> ThreadLease:
+        """The right to write a thread, for one worker: a context manager (`with`, `async with`) yielding a config.
+
+        Run the graph with that config. Another worker's run is stopped before its first node, and a worker that
+        lost its lease can store nothing more. The lease is renewed while it is held and given back at the end; a
+        crashed holder's runs out after `ttl`.
+
+        Args:
+            thread_id: The thread.
+            ttl: Seconds until the lease of a silent holder may be taken over.
+            expect_interrupt: Id of an interrupt that must still wait at the head.
+
+        Raises:
+            LeaseHeldError: Another worker holds it.
+            HeadMovedError: The expected interrupt does not wait any more.
+        """
+        return ThreadLease(self, thread_id, ttl, expect_interrupt)
 
     # -- removing and copying
 

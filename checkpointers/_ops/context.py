@@ -18,6 +18,9 @@ from stepvault.checkpointers._dialect import Dialect
 from stepvault.errors import ConfigurationError
 
 
+LEASE_TOKEN = "__lease_token"  # in `configurable`; LangGraph hands such keys to every call and stores none
+
+
 @dataclass(slots=True)
 class Tables:
     """Whether the tables are known to be there."""
@@ -37,6 +40,7 @@ class Core:
     random: Callable[[int], bytes]
     tables: Tables
     native: Port
+    on_conflict: str = "fork"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class Address:
     ns: bytes
     checkpoint: bytes | None
     run: Run | None
+    lease: bytes | None = None
+    addressed: bool = False  # the caller named the checkpoint itself
 
     def config(self, checkpoint_id: str) -> RunnableConfig:
         """The config of a checkpoint in this namespace."""
@@ -86,6 +92,8 @@ def address_of(scope: Scope, config: Mapping[str, Any] | None) -> Address:
         ns=text_key("checkpoint_ns", configurable.get("checkpoint_ns") or ""),
         checkpoint=id_key("checkpoint_id", checkpoint_id) if checkpoint_id else None,
         run=scope.core.runs.of(config),
+        lease=lease.encode() if isinstance(lease := configurable.get(LEASE_TOKEN), str) else None,
+        addressed="checkpoint_id" in (config.get("metadata") or {}),
     )
 
 

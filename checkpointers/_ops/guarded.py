@@ -18,6 +18,7 @@ from stepvault._core.record import decode_record
 from stepvault._core.rows import Elements, Guard, ThreadRow
 from stepvault._core.state import State
 from stepvault._core.values import Encoder
+from stepvault.checkpointers._ops import permits
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.load import held, learn
 from stepvault.errors import ConflictError, StorageUnavailableError, ThreadGoneError
@@ -35,6 +36,8 @@ def store(
     attempt: Callable[[View | None], Op[T | None]],
     needs: Callable[[View], bool],
     base: bytes | None,
+    *,
+    check: bool = True,
 ) -> Op[T]:
     """Do a write, however often another writer comes first.
 
@@ -44,8 +47,10 @@ def store(
         attempt: Encodes the write against a view (None: the thread does not exist) and stores it; None if refused.
         needs: Whether the write must load `base` although a view is known.
         base: The checkpoint whose elements and forms the write most likely shares.
+        check: Whether leases and moved heads stop it.
 
     Raises:
+        FencedError, LeaseHeldError, HeadMovedError: See `permits.may_write`.
         ThreadGoneError: The run loaded a generation of this thread that is gone.
         ConflictError: Other writers were always first.
     """
@@ -55,7 +60,7 @@ def store(
     repeats = 0
     try:
         for tries in range(_ATTEMPTS):
-            once = _once(scope, at, known, attempt, needs, base)
+            once = _once(scope, at, known, attempt, needs, base, check)
             locked = tries >= _LOCK_AFTER and scope.core.dialect.locks
             try:
                 result = yield from (_locked(scope, at, once) if locked else once)
@@ -92,6 +97,7 @@ def _once(
     attempt: Callable[[View | None], Op[T | None]],
     needs: Callable[[View], bool],
     base: bytes | None,
+    check: bool,
 ) -> Op[T | None]:
     view = known.view
     expected = at.run.loaded.get(at.key) if at.run else None
@@ -107,6 +113,8 @@ def _once(
             f"Thread {text_of(at.key.thread)!r} was deleted, erased or expired while this run was at work; "
             "nothing was stored. Start a new run."
         )
+    if check:
+        yield from permits.may_write(scope, at, view)
     return (yield from attempt(view))
 
 

@@ -23,6 +23,7 @@ from stepvault._core.record import Record, decode_record, decode_writes
 from stepvault._core.rows import CheckpointRow, Held, Loaded, ThreadRow, WriteRow
 from stepvault._core.state import State
 from stepvault._core.values import Decoder
+from stepvault.checkpointers._ops import permits
 from stepvault.checkpointers._ops.context import Address, Scope, config_of
 from stepvault.errors import PayloadError
 
@@ -32,8 +33,12 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     known = scope.core.knowledge.of(at.key)
     loaded = yield from scope.core.dialect.load(at.key, at.ns, at.checkpoint, held(known.view))
     elements = learn(scope, known, loaded)
+    state = State.unpack(loaded.thread.extents) if loaded.thread else State()
+    yield from permits.may_load(scope, at, state)
     if at.run is not None:
         at.run.note(at.key, loaded.thread.uid if loaded.thread else None)
+        if not at.ns:
+            at.run.heads[at.key] = state.run_head
     if not loaded.checkpoints:
         return None
     row = loaded.checkpoints[0]

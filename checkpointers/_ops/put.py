@@ -59,6 +59,8 @@ def put(
         if no is None:
             return None
         settle(at, known, view, guard, no, state, encoder).keep(at.ns, checkpoint_id, record)
+        if at.run is not None and not at.ns:
+            at.run.heads[at.key] = state.run_head
         return at.config(checkpoint["id"])
 
     return (yield from store(scope, at, attempt, needs, at.checkpoint))
@@ -108,8 +110,11 @@ def _check(checkpoint: Checkpoint) -> None:
 
 def _moved(state: State, encoder: Encoder, at: Address, checkpoint_id: bytes) -> State:
     """The state after a checkpoint: its numbers are taken, the head of the root namespace may be it."""
-    head = max(state.head or b"", checkpoint_id) if not at.ns else state.head
-    return replace(state, extents=encoder.extents, head=head)
+    if at.ns:
+        return state.with_extents(encoder.extents)
+    head = max(state.head or b"", checkpoint_id)
+    run_head = checkpoint_id if at.run is not None else state.run_head
+    return replace(state, extents=encoder.extents, head=head, run_head=run_head)
 
 
 def _inherits(checkpoint: Checkpoint, new_versions: ChannelVersions) -> bool:

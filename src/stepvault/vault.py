@@ -45,6 +45,7 @@ class Vault:
                 fall-back to memory.
             MissingDependencyError: The backend's extra is not installed.
         """
+        options.setdefault("on_conflict", "raise")
         return cls(_saver(url or os.environ.get(_ENVIRONMENT), options))
 
     @property

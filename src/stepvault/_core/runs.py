@@ -20,11 +20,16 @@ _RUNS = 4096
 
 @dataclass(slots=True)
 class Run:
-    """One run. `loaded` maps a thread to the generation it loaded, None where it found nothing."""
+    """One run.
+
+    `loaded` maps a thread to the generation it loaded, None where it found nothing; `heads` to the newest root
+    checkpoint of a run when it loaded.
+    """
 
     control: Any
     run_id: str | None = None
     loaded: dict[ThreadKey, bytes | None] = field(default_factory=dict)
+    heads: dict[ThreadKey, bytes | None] = field(default_factory=dict)
 
     def note(self, key: ThreadKey, uid: bytes | None) -> None:
         """Remember the generation a run loaded or created; the first one counts."""

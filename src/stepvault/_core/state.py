@@ -32,6 +32,9 @@ class State:
         head: The newest checkpoint of the root namespace.
         pending: How many interrupts wait for an answer.
         lease: Who may write, if somebody asked for that.
+        run_head: The newest root checkpoint that a run stored (not the state API).
+        tick: Counts the writes that matter to the order of answers.
+        answered: The tick at which a task last used an answer.
         subjects: Keys of the data subjects this thread belongs to.
     """
 
@@ -40,9 +43,21 @@ class State:
     pending: int = 0
     lease: Lease | None = None
     subjects: tuple[bytes, ...] = ()
+    run_head: bytes | None = None
+    tick: int = 0
+    answered: int = 0
 
     def pack(self) -> bytes:
-        parts = [self.extents.parts(), self.head, self.pending, self.lease and list(self.lease), list(self.subjects)]
+        parts = [
+            self.extents.parts(),
+            self.head,
+            self.pending,
+            self.lease and list(self.lease),
+            list(self.subjects),
+            self.run_head if self.run_head != self.head else True,
+            self.tick,
+            self.answered,
+        ]
         while len(parts) > 1 and not parts[-1]:
             parts.pop()
         return ormsgpack.packb(parts)
@@ -50,9 +65,18 @@ class State:
     @classmethod
     def unpack(cls, packed: bytes) -> State:
         try:
-            parts: list[Any] = [*ormsgpack.unpackb(bytes(packed)), *(None,) * 4]
-            lease = Lease(*parts[3]) if parts[3] else None
-            return cls(Extents.of(parts[0]), parts[1], parts[2] or 0, lease, tuple(parts[4] or ()))
+            parts: list[Any] = ormsgpack.unpackb(bytes(packed))
+            extents, head, pending, lease, subjects, run_head, tick, answered = (*parts, *(None,) * (8 - len(parts)))
+            return cls(
+                Extents.of(extents),
+                head,
+                pending or 0,
+                Lease(*lease) if lease else None,
+                tuple(subjects or ()),
+                head if run_head is True else run_head,
+                tick or 0,
+                answered or 0,
+            )
         except (ValueError, TypeError) as exc:
             raise TruncatedError("The state of a thread row is damaged; restore the row from a backup.") from exc
 

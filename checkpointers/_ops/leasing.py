@@ -1,0 +1,86 @@
+"""Leases: one worker at a time, fenced in every write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from langgraph.checkpoint.serde.types import INTERRUPT
+
+from stepvault._core.knowledge import View
+from stepvault._core.plan import Op
+from stepvault._core.rows import Elements
+from stepvault._core.state import Lease, State
+from stepvault.checkpointers._ops import permits
+from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
+from stepvault.checkpointers._ops.load import get_tuple
+from stepvault.errors import HeadMovedError
+
+
+def acquire(scope: Scope, at: Address, token: bytes, owner: str, ttl: float, expect_interrupt: str | None) -> Op[None]:
+    """Take the lease of a thread for `ttl` seconds; a thread that does not exist yet is made.
+
+    Raises:
+        LeaseHeldError: Another worker holds it.
+        HeadMovedError: `expect_interrupt` does not wait at the head any more.
+    """
+
+    def take(state: State, now: int) -> State:
+        if state.lease is not None and state.lease.until > now and state.lease.token != token:
+            raise permits.held_by(at, state.lease)
+        return replace(state, lease=Lease(token, owner, now + int(ttl * 1000)))
+
+    yield from _change(scope, at, take)
+    if expect_interrupt is not None:
+        found = yield from get_tuple(scope, replace(at, checkpoint=None, run=None))
+        writes = (found.pending_writes if found else None) or []
+        waiting = {
+            getattr(entry, "id", None) for _, channel, value in writes if channel == INTERRUPT for entry in value
+        }
+        if expect_interrupt not in waiting:
+            yield from release(scope, at, token)
+            raise HeadMovedError(f"Interrupt {expect_interrupt!r} does not wait at the head of this thread any more.")
+
+
+def renew(scope: Scope, at: Address, token: bytes, ttl: float) -> Op[bool]:
+    """Prolong a lease; False if it was lost."""
+    kept = True
+
+    def prolong(state: State, now: int) -> State:
+        nonlocal kept
+        kept = state.lease is not None and state.lease.token == token
+        if not kept or state.lease is None:
+            return state
+        return replace(state, lease=Lease(token, state.lease.owner, now + int(ttl * 1000)))
+
+    yield from _change(scope, at, prolong)
+    return kept
+
+
+def release(scope: Scope, at: Address, token: bytes) -> Op[None]:
+    """Give a lease back; nothing happens if it was lost."""
+
+    def clear(state: State, now: int) -> State:
+        return replace(state, lease=None) if state.lease is not None and state.lease.token == token else state
+
+    yield from _change(scope, at, clear)
+
+
+def _change(scope: Scope, at: Address, change: Callable[[State, int], State]) -> Op[None]:
+    known = scope.core.knowledge.of(at.key)
+
+    def attempt(view: View | None) -> Op[bool | None]:
+        before = state_of(view)
+        after = change(before, (yield from scope.core.dialect.now()))
+        if after is before:
+            return True
+        encoder = encoder_for(scope, view, 0)
+        guard = guard_for(scope, at, view, after)
+        stored = yield from scope.core.dialect.put_writes(guard, Elements(), ())
+        if stored is None:
+            return None
+        settle(at, known, view, guard, stored[0], after, encoder)
+        return True
+
+    yield from store(scope, at, attempt, lambda view: False, None, check=False)
