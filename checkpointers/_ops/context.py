@@ -17,7 +17,6 @@ from stepvault._core.values import Decoder
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.errors import ConfigurationError
 
-
 LEASE_TOKEN = "__lease_token"  # in `configurable`; LangGraph hands such keys to every call and stores none
 
 

@@ -23,7 +23,7 @@ from stepvault._core.record import Record, decode_record, decode_writes
 from stepvault._core.rows import CheckpointRow, Held, Loaded, ThreadRow, WriteRow
 from stepvault._core.state import State
 from stepvault._core.values import Decoder
-from stepvault.checkpointers._ops import permits
+from stepvault.checkpointers._ops import answers, permits
 from stepvault.checkpointers._ops.context import Address, Scope, config_of
 from stepvault.errors import PayloadError
 
@@ -42,7 +42,8 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     if not loaded.checkpoints:
         return None
     row = loaded.checkpoints[0]
-    return tuple_of(scope, at.key, row, loaded.writes, scope.decoder(elements))
+    writes = answers.unused(at, row, loaded.writes, state)
+    return tuple_of(scope, at.key, row, writes, scope.decoder(elements))
 
 
 def held(view: View | None) -> Held | None:
@@ -139,7 +140,7 @@ def pending_writes(rows: list[WriteRow], decoder: Decoder) -> list[PendingWrite]
     """Writes of one checkpoint in the order in which LangGraph applies them."""
     decoded = []
     for row in rows:
-        path, writes = decode_writes(unpack(row.body))
+        path, writes, _ = decode_writes(unpack(row.body))
         task = id_of(row.task)
         decoded += [(writes_sort_key(path, task, write.idx), task, write) for write in writes]
     decoded.sort(key=lambda entry: entry[0])

@@ -41,7 +41,8 @@ def _check_lease(scope: Scope, at: Address, view: View | None, state: State) -> 
                 f"This worker's lease of thread {text_of(at.key.thread)!r} was lost; nothing was stored. Stop the run."
             )
         return
-    assert lease is not None and view is not None
+    assert lease is not None
+    assert view is not None
     if (yield from scope.core.dialect.now()) < lease.until:
         raise held_by(at, lease)
     view.state = replace(state, lease=None)  # run out: the write that comes now clears it

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
-from langgraph.checkpoint.serde.types import ERROR
+from langgraph.checkpoint.serde.types import ERROR, RESUME
 
 from stepvault._core.codec import unpack
 from stepvault._core.ids import check_names, id_key
@@ -15,7 +16,9 @@ from stepvault._core.manifest import pack_pages, pages_of
 from stepvault._core.plan import Op
 from stepvault._core.record import Write, decode_writes, encode_writes
 from stepvault._core.rows import WriteRow
+from stepvault._core.state import State
 from stepvault._core.values import WRITE_INLINE_LIMIT, Encoder, runs_in
+from stepvault.checkpointers._ops import answers
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.load import held
@@ -48,7 +51,7 @@ def _add_missing(scope: Scope, at: Address, task: bytes, path: str, ordinary: li
         known = scope.core.knowledge.of(at.key)
         loaded = yield from scope.core.dialect.load(at.key, at.ns, at.checkpoint, held(known.view))
         mine = [row for row in loaded.writes if row.task == task and row.k >= 0]
-        stored = {write.idx for row in mine for write in decode_writes(unpack(row.body))[1]}
+        stored = {write.idx for row in mine for write in decode_writes(unpack(row.body)).writes}
         missing = [write for write in ordinary if write[0] not in stored]
         if not missing:
             return
@@ -65,8 +68,9 @@ def _store_rows(
 
     def attempt(view: View | None) -> Op[bool | None]:
         encoder = encoder_for(scope, view, WRITE_INLINE_LIMIT)
-        rows = _rows(scope, at, encoder, task, path, writes, k)
-        state = state_of(view).with_extents(encoder.extents)
+        state = _answered(state_of(view), task, writes)
+        rows = _rows(scope, at, encoder, task, path, writes, k, state.tick)
+        state = state.with_extents(encoder.extents)
         guard = guard_for(scope, at, view, state)
         stored = yield from scope.core.dialect.put_writes(guard, elements_for(scope, view, encoder), rows)
         if stored is None:
@@ -76,6 +80,14 @@ def _store_rows(
         return fresh
 
     return (yield from store(scope, at, attempt, lambda view: False, at.checkpoint))
+
+
+def _answered(state: State, task: bytes, writes: list[tuple[int, str, Any]]) -> State:
+    """The state after these writes: answers are numbered, and a task that has one has used it (see `answers`)."""
+    if not any(channel == RESUME for _, channel, _ in writes):
+        return state
+    tick = state.tick + 1
+    return replace(state, tick=tick, answered=state.answered if task == answers.NOBODY else tick)
 
 
 def _storable(channel: str, value: Any) -> Any:
@@ -91,6 +103,7 @@ def _rows(
     path: str,
     writes: list[tuple[int, str, Any]],
     k: int,
+    tick: int,
 ) -> list[WriteRow]:
     groups: dict[int, list[Write]] = {}
     for idx, channel, value in writes:
@@ -102,6 +115,6 @@ def _rows(
     rows = []
     for number, group in groups.items():
         refs = pack_pages(pages_of(run for write in group for run in runs_in(write.form)))
-        body = scope.core.codec.pack(encode_writes(path, group))
+        body = scope.core.codec.pack(encode_writes(path, group, tick if number == WRITES_IDX_MAP[RESUME] else 0))
         rows.append(WriteRow(at.ns, at.checkpoint, task, number, run_of(at), None, refs, body))
     return rows

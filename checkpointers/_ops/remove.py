@@ -121,7 +121,7 @@ def _live(skeleton: Skeleton, chosen: Removal) -> set[int]:
             _add(live, decode_record(unpack(row.body)).runs())
     for write in skeleton.writes:
         if (write.ns, write.checkpoint, write.task, write.k) not in gone_writes:
-            for part in decode_writes(unpack(write.body))[1]:
+            for part in decode_writes(unpack(write.body)).writes:
                 _add(live, runs_in(part.form))
     return live
 

@@ -49,6 +49,14 @@ class Write(NamedTuple):
     form: Form
 
 
+class TaskWrites(NamedTuple):
+    """The writes of one `put_writes` call."""
+
+    path: str
+    writes: list[Write]
+    tick: int
+
+
 def encode_record(record: Record) -> bytes:
     """The bytes of a record."""
     interned: dict[Any, int] = {}
@@ -104,16 +112,17 @@ def decode_record(body: bytes) -> Record:
     return record
 
 
-def encode_writes(path: str, writes: list[Write]) -> bytes:
-    """The body of one `put_writes` call."""
-    return _pack([path, [list(write) for write in writes]])
+def encode_writes(path: str, writes: list[Write], tick: int = 0) -> bytes:
+    """The body of one `put_writes` call; `tick` orders answers among each other."""
+    return _pack([path, [list(write) for write in writes], *((tick,) if tick else ())])
 
 
-def decode_writes(body: bytes) -> tuple[str, list[Write]]:
-    """Read `encode_writes`: the task path and its writes."""
+def decode_writes(body: bytes) -> TaskWrites:
+    """Read `encode_writes`."""
     try:
-        path, writes = ormsgpack.unpackb(body)
-        return _text(path), [Write(idx, _text(channel), form) for idx, channel, form in writes]
+        path, writes, *tick = ormsgpack.unpackb(body)
+        found = [Write(idx, _text(channel), form) for idx, channel, form in writes]
+        return TaskWrites(_text(path), found, tick[0] if tick else 0)
     except (ValueError, TypeError) as exc:
         raise TruncatedError("A writes record is damaged; restore the row from a backup.") from exc
 

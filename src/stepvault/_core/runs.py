@@ -28,6 +28,7 @@ class Run:
 
     control: Any
     run_id: str | None = None
+    replays: bool = False  # it named an older checkpoint itself
     loaded: dict[ThreadKey, bytes | None] = field(default_factory=dict)
     heads: dict[ThreadKey, bytes | None] = field(default_factory=dict)
 

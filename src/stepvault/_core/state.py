@@ -66,7 +66,8 @@ class State:
     def unpack(cls, packed: bytes) -> State:
         try:
             parts: list[Any] = ormsgpack.unpackb(bytes(packed))
-            extents, head, pending, lease, subjects, run_head, tick, answered = (*parts, *(None,) * (8 - len(parts)))
+            parts += [None] * (8 - len(parts))
+            extents, head, pending, lease, subjects, run_head, tick, answered = parts[:8]
             return cls(
                 Extents.of(extents),
                 head,
