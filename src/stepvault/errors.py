@@ -3,6 +3,7 @@
     StepvaultError
     |- ConfigurationError (ValueError)      a wrong argument, caught before anything is written
     |    |- IdentifierError                   an id of a kind that cannot be stored
+    |    |- IndexMismatchError                a vector index made with other settings
     |    `- EventLoopError                    a sync call that would block its own event loop
     |- MissingDependencyError (ImportError) names the extra to install
     |- StorageError                         the database
@@ -42,6 +43,8 @@
     |    |- HoldError
     |    |- PlanStaleError
     |    `- VerifyFailedError
+    |- EmbeddingError                       the embedder of a store failed
+    |    `- DimensionsError
     |- EffectInDoubtError
     |- EffectNotDurableError
     `- StepsLoadError
@@ -60,14 +63,17 @@ __all__ = [
     "ConflictError",
     "DeadlinePassedError",
     "DecisionError",
+    "DimensionsError",
     "EffectInDoubtError",
     "EffectNotDurableError",
+    "EmbeddingError",
     "ErasureError",
     "EventLoopError",
     "FencedError",
     "HeadMovedError",
     "HoldError",
     "IdentifierError",
+    "IndexMismatchError",
     "InterruptNotFoundError",
     "KeyNotFoundError",
     "KeyShreddedError",
@@ -119,6 +125,10 @@ class IdentifierError(ConfigurationError):
 
 class EventLoopError(ConfigurationError, asyncio.InvalidStateError):
     """A sync method of an async saver or store was called from its own event loop; await the async one."""
+
+
+class IndexMismatchError(ConfigurationError):
+    """The vectors of this database were made with other index settings; call reindex() once to make them anew."""
 
 
 class MissingDependencyError(StepvaultError, ImportError):
@@ -287,6 +297,14 @@ class PlanStaleError(ErasureError):
 
 class VerifyFailedError(ErasureError):
     """Data of the subject is still there; resume() the erasure."""
+
+
+class EmbeddingError(StepvaultError):
+    """The embedder failed; nothing of this batch was stored."""
+
+
+class DimensionsError(EmbeddingError, ValueError):
+    """The embedder's vectors have another length than index["dims"]; nothing of this batch was stored."""
 
 
 class EffectInDoubtError(StepvaultError):

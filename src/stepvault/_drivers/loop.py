@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
 
 from stepvault._core.plan import Op
 from stepvault.errors import EventLoopError
@@ -39,14 +40,22 @@ class LoopDriver:
         Raises:
             EventLoopError: From the loop's own thread, or before the loop is known.
         """
+        return self.result(self.arun(op))
+
+    def result(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine returns when it has run in the loop; for calls from another thread.
+
+        Raises:
+            EventLoopError: From the loop's own thread, or before the loop is known.
+        """
         loop = self._loop
         if loop is None or loop.is_closed():
-            op.close()
+            work.close()
             raise EventLoopError("The event loop of this async saver or store is not running; use its sync class.")
         if _running() is loop:
-            op.close()
+            work.close()
             raise EventLoopError
-        return asyncio.run_coroutine_threadsafe(self.inner.arun(op), loop).result()
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
 
     def close(self) -> None:
         """Close from another thread."""

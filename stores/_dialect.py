@@ -1,0 +1,170 @@
+"""What a store backend provides: its storage primitives as operations, and the rows they take and give.
+
+Primitives decide nothing about values: they see namespaces, keys, tokens and vectors, never what an item means.
+Expired rows do not exist for them, by the database's own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from stepvault._core.plan import Op
+
+
+class ItemRow(NamedTuple):
+    """A stored item. `no` grows with every write, so newest first is `no` descending."""
+
+    no: int
+    ns: bytes
+    key: bytes
+    created_at: int  # microseconds since 1970
+    updated_at: int
+    ttl: float | None  # minutes
+    thread: bytes | None  # the run that wrote it, if a run did
+    checkpoint: bytes | None
+    body: bytes
+
+
+class NewItem(NamedTuple):
+    """An item to store."""
+
+    ns: bytes
+    key: bytes
+    ttl: float | None
+    thread: bytes | None
+    checkpoint: bytes | None
+    tokens: bytes | None  # 8 bytes for each scalar in the value; None: too many to list, look inside
+    fields: str | None  # the `index=` it was put with, if not the store's own
+    words: str
+    vectors: Sequence[bytes]  # float32, native order
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """Items below a namespace prefix, newest first.
+
+    `tokens`: an item that lacks one of them cannot match; others still may not.
+    `before`: continue below this `no`. `max_age` is in microseconds.
+    """
+
+    prefix: bytes
+    limit: int
+    offset: int = 0
+    tokens: Sequence[bytes] = ()
+    before: int | None = None
+    max_age: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Near(Find):
+    """Items below a prefix by similarity of their nearest vector to this one, best first."""
+
+    vector: bytes = b""
+    distance: str = "cosine"
+
+
+@dataclass(frozen=True, slots=True)
+class Match(Find):
+    """Items below a prefix that hold any of these words, best first."""
+
+    words: Sequence[str] = ()
+
+
+class Found(NamedTuple):
+    """A row of a search with its score, higher is better; None where nothing was ranked."""
+
+    row: ItemRow
+    score: float | None = None
+
+
+@dataclass(slots=True)
+class Work:
+    """One batch: reads see the state before its writes."""
+
+    gets: Sequence[tuple[bytes, bytes]] = ()
+    finds: Sequence[Find] = ()
+    namespaces: Sequence[bytes] = ()  # prefixes to list below
+    puts: Sequence[NewItem] = ()
+    deletes: Sequence[tuple[bytes, bytes]] = ()
+
+
+@dataclass(slots=True)
+class Reply:
+    """What a batch read, in the order it was asked."""
+
+    gets: list[ItemRow | None] = field(default_factory=list)
+    finds: list[list[Found]] = field(default_factory=list)
+    namespaces: list[list[bytes]] = field(default_factory=list)
+
+
+class Removed(NamedTuple):
+    """What `delete_namespace` removed."""
+
+    items: int
+    vectors: int
+
+
+class IndexRecord(NamedTuple):
+    """The vector index as the database has it."""
+
+    dims: int
+    distance: str
+    model: str
+    ready: bool  # False: a reindex is under way
+
+
+class Dialect(Protocol):
+    """Storage primitives of one backend."""
+
+    automatic_setup: bool  # tables are made on first use, as the official package of this backend does
+
+    def setup(self) -> Op[None]:
+        """Create or migrate the tables; idempotent, safe with many callers at once."""
+        ...
+
+    def snapshot(self, op: Op[Any]) -> Op[Any]:
+        """Run reads that must agree with one another."""
+        ...
+
+    def transaction(self, op: Op[Any]) -> Op[Any]:
+        """Run reads, and writes that follow from them."""
+        ...
+
+    def work(self, tenant: bytes, work: Work) -> Op[Reply]:
+        """Read, then write, in one round trip."""
+        ...
+
+    def touch(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
+        """Move the deadline of rows that still are as they were read."""
+        ...
+
+    def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
+        """Remove every item below a prefix; the counts are of what was visible."""
+        ...
+
+    def sweep(self, limit: int) -> Op[int]:
+        """Remove up to `limit` expired items of any tenant."""
+        ...
+
+    def index(self) -> Op[IndexRecord | None]:
+        """The vector index of this database."""
+        ...
+
+    def make_index(self, record: IndexRecord) -> Op[None]:
+        """Record and prepare an empty vector index, dropping the one that is there."""
+        ...
+
+    def finish_index(self, record: IndexRecord) -> Op[None]:
+        """Mark a rebuilt index as ready."""
+        ...
+
+    def page(self, after: int, limit: int) -> Op[list[tuple[int, str | None, bytes]]]:
+        """Items of every tenant in the order of writing: `no`, `fields`, `body`."""
+        ...
+
+    def set_vectors(self, vectors: Sequence[tuple[int, Sequence[bytes]]]) -> Op[None]:
+        """Replace the vectors of items that still have this `no`."""
+        ...

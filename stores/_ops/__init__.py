@@ -1,0 +1,1 @@
+"""Every store operation, once."""

@@ -1,0 +1,129 @@
+"""Keyword options of the stores, checked and gathered once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, cast
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.store.base import TTLConfig, ensure_embeddings, tokenize_path
+
+from stepvault._core.codec import Codec
+from stepvault.errors import ConfigurationError
+from stepvault.stores._dialect import Dialect
+from stepvault.stores._ops.context import Core, Distance, IndexSettings, Path
+from stepvault.types import TypedSerializer
+
+_DISTANCES: Mapping[str, Distance] = {"cosine": "cosine", "dot": "dot", "inner_product": "dot", "l2": "l2"}
+_INDEX_KEYS = {"dims", "embed", "fields", "distance_type", "ann_index_config", "model"}
+_TTL_KEYS = {"default_ttl", "refresh_on_read", "sweep_interval_minutes", "omit_expired"}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How values are stored, and what text search finds.
+
+    Attributes:
+        text: What text search knows: every text of a value, or of the index's fields if there is an index (True);
+            nothing (False); or the texts at these paths.
+        compression: `"auto"` compresses what gets smaller; None stores raw.
+        types: Application classes to register, see `TypedSerializer`; the last three are its options too.
+    """
+
+    text: bool | Sequence[str] = True
+    compression: Literal["auto"] | None = "auto"
+    types: Sequence[type] = ()
+    unknown_types: Literal["imported", "refuse", "raw"] | None = None
+    fidelity: Literal["upstream", "strict"] = "upstream"
+    secrets: Literal["refuse", "allow"] = "refuse"
+
+    @classmethod
+    def take(cls, options: dict[str, Any]) -> StoreOptions:
+        """Build from keywords.
+
+        Raises:
+            ConfigurationError: An unknown option.
+        """
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(options.keys() - known)
+        if unknown:
+            raise ConfigurationError(f"Unknown option {unknown[0]!r}; known are {', '.join(sorted(known))}.")
+        if options.get("compression", "auto") not in ("auto", None):
+            raise ConfigurationError(f'compression must be "auto" or None, not {options["compression"]!r}.')
+        return cls(**options)
+
+    def serializer(self) -> SerializerProtocol:
+        """The serializer these options describe."""
+        return TypedSerializer(
+            types=self.types, unknown_types=self.unknown_types, fidelity=self.fidelity, secrets=self.secrets
+        )
+
+
+def build_core(dialect: Dialect, options: StoreOptions, index: IndexSettings | None) -> Core:
+    """The shared parts of a store."""
+    if options.text is True:
+        text: Sequence[Path] | None = index.paths if index else paths(["$"])
+    else:
+        text = paths(options.text) if options.text else None
+    return Core(dialect, Codec(options.compression), index, text)
+
+
+def index_settings(index: Mapping[str, Any] | None) -> IndexSettings | None:
+    """Check an `index=` dict.
+
+    Raises:
+        ConfigurationError: A key is unknown, missing or wrong.
+    """
+    if not index:
+        return None
+    unknown = sorted(key for key in index.keys() - _INDEX_KEYS if not key.startswith("__"))
+    if unknown:
+        raise ConfigurationError(f"Unknown index key {unknown[0]!r}; known are {', '.join(sorted(_INDEX_KEYS))}.")
+    dims, embed = index.get("dims"), index.get("embed")
+    if type(dims) is not int or dims < 1:
+        raise ConfigurationError(f'index["dims"] must be an int > 0, not {dims!r}.')
+    distance = _DISTANCES.get(index.get("distance_type") or "cosine")
+    if distance is None:
+        known = ", ".join(_DISTANCES)
+        raise ConfigurationError(f'index["distance_type"] must be one of {known}, not {index["distance_type"]!r}.')
+    try:
+        embeddings = ensure_embeddings(embed)
+    except Exception as exc:
+        raise ConfigurationError(f'index["embed"] cannot be used: {exc}') from exc
+    return IndexSettings(
+        dims, embeddings, paths(index.get("fields") or ["$"]), distance, model_of(embed, index.get("model"))
+    )
+
+
+def paths(fields: Any) -> list[Path]:
+    """Field paths, tokenized.
+
+    Raises:
+        ConfigurationError: They are no list of str.
+    """
+    listed = [fields] if isinstance(fields, str) else fields
+    if not isinstance(listed, (list, tuple)) or not all(isinstance(path, str) and path for path in listed):
+        raise ConfigurationError(f"Fields are a list of paths, not {fields!r}.")
+    return [(path, "$" if path == "$" else tokenize_path(path)) for path in listed]
+
+
+def model_of(embed: Any, name: Any) -> str:
+    """The name under which an index remembers its embedder; "" if the embedder has none."""
+    if name is None:
+        name = embed if isinstance(embed, str) else getattr(embed, "model", None) or getattr(embed, "model_name", "")
+    return name if isinstance(name, str) else ""
+
+
+def ttl_settings(ttl: Mapping[str, Any] | None) -> TTLConfig | None:
+    """Check a `ttl=` dict.
+
+    Raises:
+        ConfigurationError: A key is unknown.
+    """
+    if ttl is None:
+        return None
+    unknown = sorted(ttl.keys() - _TTL_KEYS)
+    if unknown:
+        raise ConfigurationError(f"Unknown ttl key {unknown[0]!r}; known are {', '.join(sorted(_TTL_KEYS))}.")
+    return cast(TTLConfig, dict(ttl))

@@ -1,0 +1,363 @@
+"""The `BaseStore` shell, sync and async over the same operations."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Coroutine, Iterable, Mapping
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any, NoReturn, Protocol, TypeVar
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.store.base import BaseStore, Op, Result, SearchOp
+from typing_extensions import Self
+
+from stepvault._core import plan
+from stepvault._core.ids import text_key
+from stepvault.stores._dialect import Dialect, Removed
+from stepvault.stores._ops import batch, indexing, namespaces, remove
+from stepvault.stores._ops.context import Scope
+from stepvault.stores._ops.embed import embed
+from stepvault.stores._ops.searching import ExtendedSearch, SearchExtras, SearchMode
+from stepvault.stores._ops.values import FoundItem
+from stepvault.stores._options import StoreOptions, build_core, index_settings, ttl_settings
+from stepvault.stores._provenance import current_source
+from stepvault.stores._sweeper import TaskSweeper, ThreadSweeper
+
+T = TypeVar("T")
+
+
+class StoreDriver(Protocol):
+    """What a store needs of its driver: both ways to drive an operation, and an end."""
+
+    def run(self, op: plan.Op[T]) -> T: ...
+    async def arun(self, op: plan.Op[T]) -> T: ...
+    def close(self) -> None: ...
+    async def aclose(self) -> None: ...
+
+
+class _NoDatabase:
+    """Where an embedder is called: no database, so no transaction can be open and no worker thread is held."""
+
+    def execute(self, batch: plan.Batch) -> NoReturn:
+        raise NotImplementedError
+
+    session: Any = execute
+
+
+_NOWHERE: Any = _NoDatabase()
+
+
+class StoreShell(BaseStore):
+    """Items in namespaces, found by key, filter, text or meaning; every method has an `a` twin.
+
+    Usable with `with`, `async with`, or without and `close()`; from several threads and event loops at once.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        driver: StoreDriver,
+        dialect: Dialect,
+        *,
+        index: Mapping[str, Any] | None,
+        ttl: Mapping[str, Any] | None,
+        serde: SerializerProtocol | None,
+        tenant: str,
+        options: StoreOptions,
+    ) -> None:
+        super().__init__()
+        self._driver = driver
+        self._scope = Scope(
+            build_core(dialect, options, index_settings(index)),
+            text_key("tenant", tenant),
+            serde or options.serializer(),
+        )
+        self._tenant = tenant
+        self.ttl_config = ttl_settings(ttl)
+        self._sweeper = ThreadSweeper()
+        self._task_sweeper = TaskSweeper()
+
+    # -- views
+
+    def for_tenant(self, tenant: str) -> Self:
+        """A view of one tenant's items over the same connections; it sees and touches no other tenant's."""
+        clone = copy.copy(self)
+        clone._tenant = tenant
+        clone._scope = Scope(self._scope.core, text_key("tenant", tenant), self._scope.serde)
+        return clone
+
+    @property
+    def tenant(self) -> str:
+        """The tenant of this view; `""` unless one was named."""
+        return self._tenant
+
+    def thread_scope(self, thread_id: Any) -> tuple[str, ...]:
+        """The namespace of a thread's own memory, which goes with the thread. Add labels to it as you like."""
+        return namespaces.thread_scope(thread_id)
+
+    # -- lifetime
+
+    def close(self) -> None:
+        """Close what this store opened; connections and pools it was given stay open. Idempotent."""
+        self._sweeper.stop()
+        self._driver.close()
+
+    async def aclose(self) -> None:
+        """Async version of `close`."""
+        await self._task_sweeper.stop()
+        self._sweeper.stop(0)
+        await self._driver.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def _run(self, op: plan.Op[T]) -> T:
+        return self._driver.run(indexing.prepared(self._scope.core, op))
+
+    async def _arun(self, op: plan.Op[T]) -> T:
+        return await self._driver.arun(indexing.prepared(self._scope.core, op))
+
+    # -- items
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Run operations in one round trip; reads see the state before the batch's puts.
+
+        Of several puts of one key the last one wins. Either all puts are stored or none.
+
+        Raises:
+            ConfigurationError, InvalidNamespaceError: An operation cannot be done; none was.
+            EmbeddingError: The embedder failed; nothing was stored.
+            StorageUnavailableError: The database did not answer.
+        """
+        prepared = batch.prepare(self._scope, ops, current_source())
+        made = plan.run(batch.vectors(self._scope, prepared), _NOWHERE)
+        return self._run(batch.execute(self._scope, prepared, made))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Async version of `batch`."""
+        prepared = batch.prepare(self._scope, ops, current_source())
+        made = await plan.arun(batch.vectors(self._scope, prepared), _NOWHERE)
+        return await self._arun(batch.execute(self._scope, prepared, made))
+
+    def search(  # type: ignore[override]
+        self,
+        namespace_prefix: tuple[str, ...],
+        /,
+        *,
+        query: str | None = None,
+        filter: dict[str, Any] | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        refresh_ttl: bool | None = None,
+        mode: SearchMode | None = None,
+        min_score: float | None = None,
+        max_age: timedelta | None = None,
+    ) -> list[FoundItem]:
+        """Items below a namespace prefix: newest write first, or best match first if there is a query.
+
+        Args:
+            namespace_prefix: Whole labels; `()` is every namespace.
+            query: What to look for.
+            filter: What an item has to hold, see docs/stores.md.
+            limit: At most this many.
+            offset: Skip this many.
+            refresh_ttl: Whether finding an item moves its deadline; as the store's `ttl=` says if None.
+            mode: `"vector"` (the default of a store with an index), `"text"` (the default of others) or `"hybrid"`.
+            min_score: Leave out what scores less. Scores of different modes cannot be compared.
+            max_age: Leave out what was last written longer ago.
+
+        Raises:
+            ConfigurationError: An unknown operator, or a mode this store has no index for.
+            EmbeddingError: The embedder failed.
+        """
+        op = self._search(namespace_prefix, filter, limit, offset, query, refresh_ttl, mode, min_score, max_age)
+        return self.batch([op])[0]  # type: ignore[return-value]
+
+    async def asearch(  # type: ignore[override]
+        self,
+        namespace_prefix: tuple[str, ...],
+        /,
+        *,
+        query: str | None = None,
+        filter: dict[str, Any] | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        refresh_ttl: bool | None = None,
+        mode: SearchMode | None = None,
+        min_score: float | None = None,
+        max_age: timedelta | None = None,
+    ) -> list[FoundItem]:
+        """Async version of `search`."""
+        op = self._search(namespace_prefix, filter, limit, offset, query, refresh_ttl, mode, min_score, max_age)
+        return (await self.abatch([op]))[0]  # type: ignore[return-value]
+
+    def _search(
+        self, prefix: tuple[str, ...], filter: Any, limit: int, offset: int, query: Any, refresh: Any, *extras: Any
+    ) -> Any:
+        if refresh is None:
+            refresh = (self.ttl_config or {}).get("refresh_on_read", True)
+        return ExtendedSearch(SearchOp(prefix, filter, limit, offset, query, refresh), SearchExtras(*extras))
+
+    # -- removing
+
+    def delete_namespace(self, prefix: tuple[str, ...]) -> Removed:
+        """Remove every item whose namespace begins with these labels, with its vectors and words.
+
+        Returns:
+            How many items, and how many of them had vectors.
+        """
+        return self._run(remove.delete_namespace(self._scope, prefix))
+
+    async def adelete_namespace(self, prefix: tuple[str, ...]) -> Removed:
+        """Async version of `delete_namespace`."""
+        return await self._arun(remove.delete_namespace(self._scope, prefix))
+
+    def delete_thread_scope(self, thread_id: Any) -> Removed:
+        """Remove the memory in `thread_scope(thread_id)`; to be called when the thread is deleted."""
+        return self._run(remove.delete_thread_scope(self._scope, thread_id))
+
+    async def adelete_thread_scope(self, thread_id: Any) -> Removed:
+        """Async version of `delete_thread_scope`."""
+        return await self._arun(remove.delete_thread_scope(self._scope, thread_id))
+
+    # -- vectors
+
+    def reindex(self) -> int:
+        """Make every vector of this database anew, after a change of model, `dims` or distance.
+
+        Vector searches are refused meanwhile. If it is interrupted, call it again. Stop writers with the old
+        settings first.
+
+        Returns:
+            The number of items that have vectors now.
+        """
+        core = self._scope.core
+        self._run(indexing.begin_reindex(core))
+        after, count = 0, 0
+        while after >= 0:
+            after, wanted = self._run(indexing.reindex_page(self._scope, after))
+            made = plan.run(self._documents(wanted), _NOWHERE)
+            self._run(indexing.store_page(self._scope, wanted, made))
+            count += sum(bool(texts) for _, texts in wanted)
+        self._run(indexing.finish_reindex(core))
+        return count
+
+    async def areindex(self) -> int:
+        """Async version of `reindex`."""
+        core = self._scope.core
+        await self._arun(indexing.begin_reindex(core))
+        after, count = 0, 0
+        while after >= 0:
+            after, wanted = await self._arun(indexing.reindex_page(self._scope, after))
+            made = await plan.arun(self._documents(wanted), _NOWHERE)
+            await self._arun(indexing.store_page(self._scope, wanted, made))
+            count += sum(bool(texts) for _, texts in wanted)
+        await self._arun(indexing.finish_reindex(core))
+        return count
+
+    def _documents(self, wanted: list[tuple[int, list[str]]]) -> plan.Op[dict[str, bytes]]:
+        index = self._scope.core.index
+        assert index is not None
+        return (yield from embed(index, (text for _, texts in wanted for text in texts), ()))[0]
+
+    # -- time to live
+
+    def _interval(self, minutes: float | None) -> float:
+        return float(minutes or (self.ttl_config or {}).get("sweep_interval_minutes") or 5)
+
+
+class SyncManners(StoreShell):
+    """`setup` and the sweeper as the sync official stores have them."""
+
+    def setup(self) -> None:
+        """Create or migrate the tables. Idempotent; any number of processes may call it at once."""
+        self._driver.run(indexing.setup(self._scope.core))
+
+    async def asetup(self) -> None:
+        """Async version of `setup`."""
+        await self._driver.arun(indexing.setup(self._scope.core))
+
+    def sweep_ttl(self) -> int:
+        """Remove expired items of every tenant; how many. They are invisible before that already."""
+        return self._run(remove.sweep(self._scope))
+
+    async def asweep_ttl(self) -> int:
+        """Async version of `sweep_ttl`."""
+        return await self._arun(remove.sweep(self._scope))
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
+        """Remove expired items now and then, in a thread, if this store has a `ttl=`.
+
+        Returns:
+            A future that ends with the sweeper; cancelling it ends the sweeper.
+        """
+        if self.ttl_config is None:
+            future: Future[None] = Future()
+            future.set_result(None)
+            return future
+        return self._sweeper.start(self.sweep_ttl, self._interval(sweep_interval_minutes))
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """End the sweeper; whether it has ended within `timeout` seconds."""
+        return self._sweeper.stop(timeout)
+
+
+class AsyncManners(StoreShell):
+    """The same as the async official stores have them: coroutines. Sync calls go to the loop."""
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """`abatch` for other threads than the loop's own.
+
+        Raises:
+            EventLoopError: From the loop's own thread.
+        """
+        return self._bridge(self.abatch(ops))
+
+    def reindex(self) -> int:
+        """`areindex` for other threads than the loop's own."""
+        return self._bridge(self.areindex())
+
+    def _bridge(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._driver.result(work)  # type: ignore[attr-defined,no-any-return]
+
+    async def setup(self) -> None:
+        """Create or migrate the tables. Idempotent; any number of processes may call it at once."""
+        await self._driver.arun(indexing.setup(self._scope.core))
+
+    asetup = setup
+
+    async def sweep_ttl(self) -> int:
+        """Remove expired items of every tenant; how many. They are invisible before that already."""
+        return await self._arun(remove.sweep(self._scope))
+
+    asweep_ttl = sweep_ttl
+
+    async def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Any:
+        """Remove expired items now and then, in a task, if this store has a `ttl=`.
+
+        Returns:
+            The task; cancelling it ends the sweeper.
+        """
+        if self.ttl_config is None:
+            return asyncio.create_task(_nothing())
+        return self._task_sweeper.start(self.sweep_ttl, self._interval(sweep_interval_minutes))
+
+    async def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """End the sweeper; whether it has ended within `timeout` seconds."""
+        return await self._task_sweeper.stop(timeout)
+
+
+async def _nothing() -> None:
+    """What starting a sweeper gives where there is nothing to sweep."""

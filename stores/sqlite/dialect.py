@@ -1,0 +1,204 @@
+"""The storage primitives on SQLite: items in a table, vectors beside it, words in FTS5."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from typing_extensions import LiteralString
+
+from stepvault._core.migrate import migrations_in, pending, statements
+from stepvault._core.plan import Atomic, Batch, Mode, Op, Stmt
+from stepvault._core.sqltext import literal, named
+from stepvault.errors import MissingDependencyError
+from stepvault.stores._dialect import Find, Found, IndexRecord, ItemRow, Match, Near, NewItem, Removed, Reply, Work
+from stepvault.stores._ops.ranking import nearest
+
+_HERE = files("stepvault.stores.sqlite")
+_NOW = "(CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000)"
+_LIVE = f"(i.expires_at IS NULL OR i.expires_at > {_NOW})"
+_ABOVE = b"\xff"  # above every byte of a namespace
+
+_QUERIES = named(_HERE.joinpath("queries.sql").read_text(encoding="utf-8"))
+SQL: Mapping[str, LiteralString] = {
+    name: literal(text.replace("{live}", _LIVE).replace("{now}", _NOW)) for name, text in _QUERIES.items()
+}
+MIGRATIONS = migrations_in(_HERE.joinpath("migrations"))
+_TEXT_MIGRATION = 2
+
+
+class SqliteDialect:
+    """See `Dialect`."""
+
+    automatic_setup = True
+
+    def __init__(self) -> None:
+        self._text = True  # whether this SQLite has FTS5
+
+    # -- tables
+
+    def setup(self) -> Op[None]:
+        (modules,) = yield Batch([Stmt("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'")])
+        self._text = bool(modules)
+        recorded = yield from self._recorded()
+        if recorded is None or pending(self._known(), recorded):
+            yield Atomic(self._migrate(), "write")
+
+    def _known(self) -> list[Any]:
+        return [step for step in MIGRATIONS if self._text or step.number != _TEXT_MIGRATION]
+
+    def _recorded(self) -> Op[list[tuple[int, str, int]] | None]:
+        """The applied migrations; None without the table that records them."""
+        table = Stmt("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'stepvault_store_migration'")
+        if not (yield Atomic(_one(table), "read")):
+            return None
+        columns = Stmt("SELECT number, checksum, oldest FROM stepvault_store_migration")
+        return (yield Atomic(_one(columns), "read"))  # type: ignore[no-any-return]
+
+    def _migrate(self) -> Op[None]:
+        yield Batch([Stmt(
+            "CREATE TABLE IF NOT EXISTS stepvault_store_migration (number INTEGER PRIMARY KEY, name TEXT NOT NULL, "
+            "checksum TEXT NOT NULL, oldest INTEGER NOT NULL, applied_at INTEGER NOT NULL)"
+        )])  # fmt: skip
+        recorded = yield from self._recorded()
+        for step in pending(self._known(), recorded or []):
+            yield Batch([Stmt(literal(sql)) for sql in statements(step.sql)])
+            record = literal(f"INSERT INTO stepvault_store_migration VALUES (?, ?, ?, ?, {_NOW})")
+            yield Batch([Stmt(record, (step.number, step.name, step.checksum, step.oldest))])
+
+    def snapshot(self, op: Op[Any]) -> Op[Any]:
+        return (yield Atomic(op, "read"))
+
+    def transaction(self, op: Op[Any]) -> Op[Any]:
+        return (yield Atomic(op, "write"))
+
+    # -- one batch
+
+    def work(self, tenant: bytes, work: Work) -> Op[Reply]:
+        mode: Mode = "write" if work.puts or work.deletes else "read"
+        return (yield Atomic(self._work(tenant, work), mode))  # type: ignore[no-any-return]
+
+    def _work(self, tenant: bytes, work: Work) -> Op[Reply]:
+        reply = Reply()
+        if work.gets:
+            replies = yield Batch([Stmt(SQL["get"], (tenant, *name)) for name in work.gets])
+            reply.gets = [ItemRow(*rows[0]) if rows else None for rows in replies]
+        for find in work.finds:
+            reply.finds.append((yield from self._find(tenant, find)))
+        if work.namespaces:
+            replies = yield Batch([Stmt(SQL["namespaces"], (tenant, low, low + _ABOVE)) for low in work.namespaces])
+            reply.namespaces = [[ns for (ns,) in rows] for rows in replies]
+        if work.puts or work.deletes:
+            yield Batch(self._writes(tenant, work.puts, work.deletes))
+        return reply
+
+    def _find(self, tenant: bytes, find: Find) -> Op[list[Found]]:
+        if isinstance(find, Near):
+            return (yield from self._near(tenant, find))
+        if isinstance(find, Match):
+            if not self._text:
+                raise MissingDependencyError("Text search needs an SQLite with FTS5; use mode='vector'.")
+            if not find.words:
+                return []
+            words = " OR ".join(f'"{word}"' for word in find.words)
+            rows = yield from _one(_statement("match", tenant, find, words=words))
+        else:
+            rows = yield from _one(_statement("find", tenant, find))
+        return [Found(ItemRow(*row[:-1]), row[-1]) for row in rows]
+
+    def _near(self, tenant: bytes, find: Near) -> Op[list[Found]]:
+        found = yield from _one(_statement("vectors", tenant, find))
+        ranked = nearest(find.vector, found, find.distance, find.limit)
+        rows = yield from _one(Stmt(SQL["rows"], (json.dumps([no for no, _ in ranked]),)))
+        by_no = {row[0]: ItemRow(*row) for row in rows}
+        return [Found(by_no[no], score) for no, score in ranked]
+
+    def _writes(self, tenant: bytes, puts: Sequence[NewItem], deletes: Sequence[tuple[bytes, bytes]]) -> list[Stmt]:
+        gone = [(tenant, *name) for name in deletes]
+        names = gone + [(tenant, put.ns, put.key) for put in puts]
+        batch = [Stmt(SQL["drop_vector"], names, many=True)]
+        if self._text:
+            batch.append(Stmt(SQL["drop_text"], names, many=True))
+        batch.append(Stmt(SQL["drop_item"], gone, many=True))
+        batch.append(Stmt(SQL["put"], [
+            (tenant, put.ns, put.key, put.ttl, put.thread, put.checkpoint, put.tokens, put.fields, put.body)
+            for put in puts
+        ], many=True))  # fmt: skip
+        vectors = [(tenant, put.ns, put.key, b"".join(put.vectors)) for put in puts if put.vectors]
+        batch.append(Stmt(SQL["put_vector"], vectors, many=True))
+        if self._text:
+            texts = [(tenant, put.ns, put.key, put.words) for put in puts if put.words]
+            batch.append(Stmt(SQL["put_text"], texts, many=True))
+        return [statement for statement in batch if statement.args]
+
+    # -- lifetime
+
+    def touch(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
+        yield Batch([Stmt(SQL["touch"], [(row.no,) for row in rows], many=True)])
+
+    def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
+        names = ["count_below", "drop_vectors_below", "drop_items_below"]
+        if self._text:
+            names.insert(2, "drop_texts_below")
+        replies = yield Batch([Stmt(SQL[name], (tenant, prefix, prefix + _ABOVE)) for name in names])
+        return Removed(*replies[0][0])
+
+    def sweep(self, limit: int) -> Op[int]:
+        return (yield Atomic(self._sweep(limit), "write"))  # type: ignore[no-any-return]
+
+    def _sweep(self, limit: int) -> Op[int]:
+        expired = yield from _one(Stmt(SQL["expired"], (limit,)))
+        names = ("drop_vector_no", *(["drop_text_no"] if self._text else []), "drop_item_no")
+        if expired:
+            yield Batch([Stmt(SQL[name], expired, many=True) for name in names])
+        return len(expired)
+
+    # -- vector index
+
+    def index(self) -> Op[IndexRecord | None]:
+        rows = yield Atomic(_one(Stmt(SQL["index"])), "read")
+        if not rows:
+            return None
+        dims, distance, model, ready = rows[0]
+        return IndexRecord(dims, distance, model, bool(ready))
+
+    def make_index(self, record: IndexRecord) -> Op[None]:
+        yield Batch([Stmt(SQL["drop_all_vectors"]), Stmt(SQL["make_index"], record)])
+
+    def finish_index(self, record: IndexRecord) -> Op[None]:
+        yield Batch([Stmt(SQL["make_index"], record)])
+
+    def page(self, after: int, limit: int) -> Op[list[tuple[int, str | None, bytes]]]:
+        return (yield Atomic(_one(Stmt(SQL["page"], (after, limit))), "read"))  # type: ignore[no-any-return]
+
+    def set_vectors(self, vectors: Sequence[tuple[int, Sequence[bytes]]]) -> Op[None]:
+        rows = [(no, b"".join(found)) for no, found in vectors if found]
+        if rows:
+            yield Batch([Stmt(SQL["set_vector"], rows, many=True)])
+
+
+def _one(statement: Stmt) -> Op[list[Any]]:
+    (rows,) = yield Batch([statement])
+    return rows  # type: ignore[no-any-return]
+
+
+def _statement(name: str, tenant: bytes, find: Find, **more: Any) -> Stmt:
+    """The statement of a search: its fixed text, and one condition for each thing it narrows by."""
+    args: dict[str, Any] = {
+        "tenant": tenant, "low": find.prefix, "high": find.prefix + _ABOVE,
+        "limit": find.limit, "offset": find.offset, **more,
+    }  # fmt: skip
+    conditions: list[str] = []
+    if find.before is not None:
+        args["before"] = find.before
+        conditions.append("AND i.no < :before")
+    if find.max_age is not None:
+        args["max_age"] = find.max_age
+        conditions.append(f"AND i.updated_at >= {_NOW} - :max_age")
+    for number, token in enumerate(find.tokens):
+        args[f"token{number}"] = token
+        conditions.append(f"AND (i.tokens IS NULL OR instr(i.tokens, :token{number}) > 0)")
+    text = literal(SQL[name].replace("{more}", " ".join(conditions)))
+    return Stmt(text, args)
