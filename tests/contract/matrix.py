@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, ClassVar
@@ -19,7 +20,8 @@ import pytest
 import redis
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-MODES = ("sync", "async")
+MODES = ("sync", "async")  # of one saver object
+AIO = "aio"  # the async half under its official name
 
 
 class AsAsync(BaseCheckpointSaver[Any]):
@@ -64,7 +66,8 @@ class Database:
     name: ClassVar[str]
     module: ClassVar[str]
     saver_class: ClassVar[str]
-    fixture: ClassVar[str]  # gives the server
+    fixture: ClassVar[str]  # gives an empty database
+    server: ClassVar[bool] = True
     options: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, mode: str, url: str) -> None:
@@ -79,7 +82,10 @@ class Database:
 
     def unprepared(self, **options: Any) -> Any:
         """A saver as an application makes it, without `setup`."""
-        factory = getattr(importlib.import_module(self.module), self.saver_class)
+        module, name = self.module, self.saver_class
+        if self.mode == AIO:
+            module, name = f"{module}.aio", f"Async{name}"
+        factory = getattr(importlib.import_module(module), name)
         saver = factory.from_conn_string(self.url, **self.options, **options)
         self._opened.append(saver)
         return saver
@@ -115,6 +121,7 @@ class SqliteDatabase(Database):
     module = "stepvault.checkpointers.sqlite"
     saver_class = "SqliteSaver"
     fixture = "sqlite_file"
+    server = False
 
     def content(self) -> bytes:
         with contextlib.closing(sqlite3.connect(self.url)) as connection:
@@ -122,7 +129,9 @@ class SqliteDatabase(Database):
             return connection.serialize()
 
     def size(self) -> int:
-        return len(self.content())
+        with contextlib.closing(sqlite3.connect(self.url)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return os.path.getsize(self.url)
 
 
 class PostgresDatabase(Database):
@@ -187,12 +196,16 @@ DATABASES: tuple[type[Database], ...] = (
 )
 
 
-def _params() -> Iterator[Any]:
-    for cls in DATABASES:
-        if cls.exists():
-            for mode in MODES:  # tests of one server share it, so they run in one process
-                marks = [pytest.mark.xdist_group(cls.name)] if cls is not SqliteDatabase else []
-                yield pytest.param((cls, mode), id=f"{cls.name}-{mode}", marks=marks)
+def matrix(modes: Sequence[str] = MODES) -> list[Any]:
+    """Parameters for `database`: tests of one server share it, so they run in one process."""
+    return [
+        pytest.param(
+            (cls, mode), id=f"{cls.name}-{mode}", marks=pytest.mark.xdist_group(cls.name) if cls.server else ()
+        )
+        for cls in DATABASES
+        if cls.exists()
+        for mode in modes
+    ]
 
 
 @pytest.fixture
@@ -200,7 +213,7 @@ def sqlite_file(tmp_path: Any) -> str:
     return str(tmp_path / "stepvault.db")
 
 
-@pytest.fixture(params=list(_params()))
+@pytest.fixture(params=matrix())
 async def database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
     """An empty database, and one of the two ways to call the savers on it."""
     cls, mode = request.param

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import ALL_CAPABILITIES
 
-from tests.contract.matrix import Database
+from tests.contract.matrix import AIO, MODES, Database, matrix
 
 
+@pytest.mark.parametrize("database", matrix((*MODES, AIO)), indirect=True)
 async def test_every_capability_passes_in_full(database: Database) -> None:
     @checkpointer_test(name=f"{database.name}-{database.mode}")
     async def savers() -> AsyncGenerator[Any, None]:
