@@ -279,7 +279,7 @@ class RedisCluster:
     SLOTS = 16384
 
     def __init__(self, masters: int = 3) -> None:
-        options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
+        options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
         with contextlib.ExitStack() as stack:
             self.nodes = tuple(stack.enter_context(Valkey(*options)) for _ in range(masters))
             self._join()
@@ -336,8 +336,10 @@ class RedisCluster:
             node.command("CLUSTER", "MEET", self.nodes[0].host, self.port)
 
     def _is_ok(self, node: Valkey) -> bool:
-        info = node.info("CLUSTER", "INFO")
-        return info["cluster_state"] == "ok" and int(info["cluster_known_nodes"]) == len(self.nodes)
+        """Whether it serves, and sees every node connected, none suspected of failure."""
+        peers = [line.split() for line in node.command("CLUSTER", "NODES").splitlines()]
+        healthy = [peer for peer in peers if "fail" not in peer[2] and peer[7] == "connected"]
+        return len(healthy) == len(self.nodes) and node.info("CLUSTER", "INFO")["cluster_state"] == "ok"
 
 
 @contextlib.contextmanager
