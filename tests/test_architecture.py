@@ -58,25 +58,9 @@ CONFINED = {
 }
 
 # What `_core` must not touch: I/O, threads, clocks, chance, the environment. It gets all that as arguments.
-IMPURE_MODULES = {
-    "asyncio",
-    "concurrent",
-    "multiprocessing",
-    "os",
-    "random",
-    "secrets",
-    "selectors",
-}
-IMPURE_MODULES |= {
-    "shutil",
-    "signal",
-    "socket",
-    "subprocess",
-    "tempfile",
-    "threading",
-    "time",
-    *(CONFINED.keys() - {"cryptography"}),
-}
+IMPURE_MODULES = {"asyncio", "concurrent", "multiprocessing", "os", "random", "secrets", "selectors", "shutil"}
+IMPURE_MODULES |= {"signal", "socket", "subprocess", "tempfile", "threading", "time"}
+IMPURE_MODULES |= CONFINED.keys() - {"cryptography"}  # which only computes
 IMPURE_CALLS = {"now", "utcnow", "today", "uuid1", "uuid4", "uuid6", "uuid7", "open", "getenv", "urandom"}
 
 PURE_ENOUGH = {
