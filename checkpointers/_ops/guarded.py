@@ -12,7 +12,7 @@ from stepvault._core.chunks import PACK_BYTES, ChunkRow, closed_pages, pack_rows
 from stepvault._core.codec import unpack
 from stepvault._core.ids import new_uid, text_of
 from stepvault._core.knowledge import Known, View
-from stepvault._core.manifest import PAGE, Extents, first_of
+from stepvault._core.manifest import PAGE, Extents, first_of, page_of
 from stepvault._core.plan import Acquire, Atomic, Op
 from stepvault._core.record import decode_record
 from stepvault._core.rows import Elements, Guard, ThreadRow
@@ -142,24 +142,25 @@ def elements_for(scope: Scope, view: View | None, encoder: Encoder) -> Elements:
     if not encoder.elements:
         return Elements()
     rows = pack_rows(encoder.elements, scope.core.codec)
-    stored = {**(view.elements if view else {}), **dict(encoder.elements)} if _closes(rows) else {}
+    pages = closed_pages(rows)
+    return _repacked(scope, view, encoder, rows, pages) if pages else Elements(rows)
+
+
+def _repacked(scope: Scope, view: View | None, encoder: Encoder, rows: list[ChunkRow], pages: list[int]) -> Elements:
+    stored = {**(view.elements if view else {}), **dict(encoder.elements)}
+    fresh = {number for number, _ in encoder.elements}
     whole: list[ChunkRow] = []
     closed: list[int] = []
-    for page in closed_pages(rows):
+    for page in pages:
         first = first_of(page)
-        fresh = {number for number, _ in encoder.elements}
         if first not in fresh and not (view and page in view.pages):
             continue  # older elements of this page are not at hand
         members = [(number, stored[number]) for number in range(first, first + PAGE) if number in stored]
         if sum(len(element) for _, element in members) <= PACK_BYTES:
             whole += pack_rows(members, scope.core.codec, PACK_BYTES)
             closed.append(page)
-    pages = set(closed)
-    return Elements([row for row in rows if (row.no - 1) // PAGE not in pages] + whole, closed)
-
-
-def _closes(rows: list[ChunkRow]) -> bool:
-    return bool(closed_pages(rows))
+    taken = set(closed)
+    return Elements([row for row in rows if page_of(row.no) not in taken] + whole, closed)
 
 
 def settle(

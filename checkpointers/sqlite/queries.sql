@@ -41,7 +41,6 @@ DELETE FROM stepvault_chunk WHERE t = ?1 AND no BETWEEN ?2 AND ?3
 INSERT OR REPLACE INTO stepvault_checkpoint (t, ns, id, parent, run, source, step, created_at, refs, body)
 VALUES (coalesce(?1, (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3)),
     ?4, ?5, ?6, ?7, ?8, ?9, coalesce(?10, {now}), ?11, ?12)
-RETURNING t
 
 -- name: drop_meta
 DELETE FROM stepvault_meta WHERE t = ?1 AND ns = ?2 AND checkpoint = ?3

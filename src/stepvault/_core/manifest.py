@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import xxhash
@@ -18,6 +19,7 @@ PAGE = 64
 _FIRST_EXTENT = 64
 _LAST_EXTENT = 4096
 _SLOTS = 16
+_SHORT = 24  # bytes
 
 Runs: TypeAlias = list[tuple[int, int]]  # (first number, count)
 
@@ -94,6 +96,11 @@ def pack_runs(runs: Runs) -> bytes:
 
 
 def unpack_runs(packed: bytes) -> Runs:
+    """Read `pack_runs`. Short ones, which most are, come from a cache: the result is not to be changed."""
+    return _unpack_short(packed) if len(packed) <= _SHORT else _unpack_runs(packed)
+
+
+def _unpack_runs(packed: bytes) -> Runs:
     values: list[int] = []
     value = shift = 0
     for byte in packed:
@@ -114,9 +121,12 @@ def unpack_runs(packed: bytes) -> Runs:
     return runs
 
 
+_unpack_short = lru_cache(8192)(_unpack_runs)
+
+
 def pages_of(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Merged inclusive page ranges that hold the runs."""
-    spans = sorted((page_of(first), page_of(first + count - 1)) for first, count in runs)
+    spans = sorted([((first - 1) // PAGE, (first + count - 2) // PAGE) for first, count in runs])
     merged: list[tuple[int, int]] = []
     for low, high in spans:
         if merged and low <= merged[-1][1] + 1:

@@ -6,7 +6,7 @@ A checkpoint body is `[v, ts, versions, channels, seen, updated, rest, metadata]
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
@@ -36,9 +36,9 @@ class Record:
     rest: Form = None
     metadata: Form = None
 
-    def runs(self) -> Iterator[tuple[int, int]]:
-        for form in self.forms.values():
-            yield from runs_in(form)
+    def runs(self) -> list[tuple[int, int]]:
+        """Every run of elements that it needs."""
+        return [run for form in self.forms.values() for run in runs_in(form)]
 
 
 class Write(NamedTuple):
@@ -60,9 +60,15 @@ class TaskWrites(NamedTuple):
 def encode_record(record: Record) -> bytes:
     """The bytes of a record."""
     interned: dict[Any, int] = {}
+    versions: list[Any] = []
 
     def version(value: Any) -> int:
-        return interned.setdefault((type(value), value), len(interned))
+        key = value if type(value) is str else (type(value), value)  # 1, 1.0 and True are three versions
+        number = interned.get(key)
+        if number is None:
+            number = interned[key] = len(versions)
+            versions.append(value)
+        return number
 
     channels: list[list[Any]] = []
     places: dict[str, int] = {}
@@ -76,12 +82,11 @@ def encode_record(record: Record) -> bytes:
     seen = [
         [
             node,
-            [part for name, value in versions.items() for part in (places.get(name, name), version(value))],
+            [part for name, value in known.items() for part in (places.get(name, name), version(value))],
         ]
-        for node, versions in record.seen.items()
+        for node, known in record.seen.items()
     ]
     updated = None if record.updated is None else [places.get(name, name) for name in record.updated]
-    versions = [value for _, value in interned]
     return _pack([record.v, _pack_ts(record.ts), versions, channels, seen, updated, record.rest, record.metadata])
 
 

@@ -13,7 +13,7 @@ Forms are what a checkpoint record holds per channel:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -206,18 +206,13 @@ class Encoder:
         return pack_runs(runs_of(numbers))
 
 
-def runs_in(form: Form) -> Iterator[tuple[int, int]]:
+def runs_in(form: Form) -> Sequence[tuple[int, int]]:
     """Every run of element numbers that a form needs."""
-    if type(form) is not list:
-        return
-    code = form[0]
-    if code == NESTED:
-        for part in form[1].values():
-            yield from runs_in(part)
-    elif code == DELTA:
-        yield from runs_in(form[1])
-    elif code != INLINE:
-        yield from unpack_runs(form[2])
+    if type(form) is not list or form[0] == INLINE:
+        return ()
+    if form[0] == NESTED:
+        return [run for part in form[1].values() for run in runs_in(part)]
+    return runs_in(form[1]) if form[0] == DELTA else unpack_runs(form[2])
 
 
 @dataclass(slots=True)
