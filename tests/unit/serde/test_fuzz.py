@@ -23,7 +23,7 @@ from tests.unit.serde.strategies import anything
 
 SERDE = TypedSerializer()
 RAW = TypedSerializer(unknown_types="raw")
-QUICK = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 TAGS = ["sv1", "msgpack", "json", "null", "bytes", "bytearray", "pickle", "x"]
 
 
@@ -90,7 +90,7 @@ parts = st.recursive(
 
 
 @given(st.sampled_from(["sv1", "msgpack"]), codes, parts)
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 @example("sv1", 17, [1, 0])
 @example("sv1", 19, [0, 1, 0])
 @example("sv1", 22, [2020, 99, 1, 0, 0, 0, 0])
@@ -112,7 +112,7 @@ def test_well_formed_nonsense(tag: str, code: int, items: Any) -> None:
 
 
 @given(st.sampled_from([*map(str, range(3))]), parts, parts, parts)
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 def test_nonsense_records(kind: str, fields: Any, fingerprint: Any, state: Any) -> None:
     for name in ("Claim", "Model", "Color", "Point", "Attr", "Page", "Nested"):
         stored = f"{app.__name__}:{name}"
@@ -122,7 +122,7 @@ def test_nonsense_records(kind: str, fields: Any, fingerprint: Any, state: Any) 
 
 
 @given(parts.filter(lambda p: p is not None), parts)
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_nonsense_json(ident: Any, arguments: Any) -> None:
     for lc in (1, 2):
         for one in (
@@ -164,7 +164,7 @@ def deep(levels: int, width: int, code: int) -> bytes:
 
 
 @pytest.mark.parametrize("tag", ["sv1", "msgpack"])
-@pytest.mark.parametrize(("levels", "width"), [(1, 2000), (300, 1), (100, 900), (190, 190), (5000, 3)])
+@pytest.mark.parametrize(("levels", "width"), [(1, 2000), (190, 190), (5000, 3)])
 def test_deep_payloads_do_not_break_the_process(tag: str, levels: int, width: int) -> None:
     code = 3 if tag == "sv1" else 7
     script = (

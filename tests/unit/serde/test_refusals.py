@@ -109,13 +109,13 @@ def test_an_open_file_is_refused(tmp_path: Any) -> None:
         refused({"f": file})
 
 
+FOREIGN: list[Any] = [ormsgpack.Ext(2, b"\x91\x01"), ormsgpack.Ext(99, b"")]
+if hasattr(ormsgpack, "Fragment"):
+    FOREIGN.append(ormsgpack.Fragment(b"\xd4\x03\x90"))
+
+
 @pytest.mark.parametrize("wrap", [lambda v: v, lambda v: [v], lambda v: {"a": (v,)}, lambda v: app.Claim(1, items=[v])])
-@pytest.mark.parametrize(
-    "value",
-    [ormsgpack.Ext(2, b"\x91\x01"), ormsgpack.Ext(99, b"")]
-    + ([ormsgpack.Fragment(b"\x01")] if hasattr(ormsgpack, "Fragment") else []),
-    ids=["known", "unknown", "fragment"][: 3 if hasattr(ormsgpack, "Fragment") else 2],
-)
+@pytest.mark.parametrize("value", FOREIGN, ids=lambda v: type(v).__name__)
 def test_objects_of_the_msgpack_library_are_refused(value: Any, wrap: Any) -> None:
     assert refused(wrap(value)).type_name.startswith("ormsgpack")
 
@@ -264,6 +264,24 @@ def test_the_documented_depth_is_reached(wrap: Any) -> None:
             (v[0] if isinstance(v, (list, tuple)) else v["k"] if isinstance(v, dict) else v.below)
             for v in (back, value)
         )
+
+
+@pytest.mark.parametrize("wrap", [lambda v: (v,), Node, lambda v: {(1,): v}])
+@pytest.mark.parametrize(("levels", "width"), [(1, 250), (2, 250), (4, 250), (5, 250), (9, 30), (60, 2), (20, 250)])
+def test_what_is_written_can_be_read(levels: int, width: int, wrap: Any) -> None:
+    value = nested(levels, lambda v: wrap(nested_in(v, width)))
+    try:
+        data = SERDE.dumps(value)
+    except ValueNotSerializableError:
+        assert levels * width > 150
+        return
+    assert SERDE.dumps(SERDE.loads(data)) == data
+
+
+def nested_in(value: Any, width: int) -> Any:
+    for _ in range(width):
+        value = [value]
+    return value
 
 
 def test_values_that_contain_themselves() -> None:

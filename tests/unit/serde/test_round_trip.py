@@ -14,8 +14,8 @@ from tests.unit.serde.comparing import assert_same
 from tests.unit.serde.strategies import BLOCKS, anything, atoms, clean, messages, objects, values
 
 SERDE = TypedSerializer()
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-THOROUGH = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+THOROUGH = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @given(anything)

@@ -29,7 +29,7 @@ _TAIL: Final = ormsgpack.packb(_END)
 # therefore counted before; each object of ours is an extension, an array and a map.
 _GUARD_FROM: Final = 3
 _FEW: Final = 8
-_MAX_CONTAINERS: Final = 3 * wire.MAX_DEPTH
+_MAX_CONTAINERS: Final = 5 * wire.MAX_DEPTH
 _NOT_CONTAINERS: Final = bytes(b for b in range(256) if not (0x80 <= b <= 0x9F or 0xDC <= b <= 0xDF))
 
 

@@ -23,22 +23,36 @@ if TYPE_CHECKING:
 _packb = ormsgpack.packb
 _Ext = ormsgpack.Ext
 _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
-# ormsgpack writes these as something they are not.
+# ormsgpack writes these as something they are not. (A Fragment of bytes that begin no bin and no ext may go unseen:
+# it is then stored as the plain value that it spells.)
 _TRAPS: Final = frozenset({bytearray, memoryview, ormsgpack.Ext, getattr(ormsgpack, "Fragment", ormsgpack.Ext)})
 _PLAIN_KEYS: Final = frozenset({str, int, float, bool, type(None), bytes})
 _WIDE: Final = 24
+# Bytes with which neither a bin nor an ext can begin. Any other byte may mean a trap, or may be just a byte.
+_HARMLESS: Final = bytes(b for b in range(256) if not (0xC4 <= b <= 0xC9 or 0xD4 <= b <= 0xD8))
+_SMALL: Final = 1024
+_HOPEFUL: Final = 4  # in so many extensions, depth is left to ormsgpack, which bounds it in each
 
 
 def dumps(policy: Policy, value: Any) -> bytes:
     """Encode one value."""
-    return _fast(policy, value, 0) or Exact(policy).encode(value, "", 0)
+    fast = _Fast(policy)
+    try:
+        if type(value) in fast.shapes:
+            return _packb(fast.hook(value))
+        return fast.pack([value], False)[1:]
+    except Exception:  # whatever it was, the exact encoder finds it again and names the place
+        pass
+    return Exact(policy).encode(value, "", 0)
 
 
 def _fast(policy: Policy, value: Any, depth: int) -> bytes | None:
-    """Return the bytes of a value, None if the exact encoder must look at it."""
+    """Return the bytes of a value that stands `depth` deep, None if the exact encoder must look at it."""
+    fast = _Fast(policy)
+    fast.depth, fast.level = depth, _HOPEFUL
     try:
-        return _Fast(policy).pack([value], depth)[1:]
-    except Exception:  # whatever it was, the exact encoder finds it again and names the place
+        return fast.pack([value], False)[1:]
+    except Exception:  # as above
         return None
 
 
@@ -67,28 +81,39 @@ def _scan(items: Iterable[Any], depth: int) -> int:
 
 
 class _Fast:
-    """One call of `dumps`. `depth` is an upper bound of where the value at hand stands."""
+    """One call of `dumps`. `depth` is where the value at hand stands, `level` how many extensions are around it."""
 
-    __slots__ = ("depth", "policy", "writers")
+    __slots__ = ("depth", "level", "policy", "shapes")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.writers = policy.shapes
+        self.shapes = policy.shapes
         self.depth = 0
+        self.level = 0
 
-    def pack(self, payload: list[Any], depth: int) -> bytes:
-        outer = self.depth
-        self.depth = _scan(payload, depth)
-        data = _packb(payload, self.hook, wire.PACK)
-        self.depth = outer
+    def pack(self, items: list[Any], outer: bool = True) -> bytes:
+        """Return the bytes of an array; `outer` counts it as a container."""
+        depth, level = self.depth, self.level
+        self.level = level + 1
+        if level < _HOPEFUL:
+            # Looking at the bytes is many times cheaper than looking at the values, and nearly always enough.
+            self.depth = depth + 1
+            data = _packb(items, self.hook, wire.PACK)
+            if len(data) > _SMALL or data.translate(None, _HARMLESS):
+                _scan(items, depth)
+        else:
+            self.depth = _scan(items, depth + outer)
+            data = _packb(items, self.hook, wire.PACK)
+        self.depth, self.level = depth, level
         return data
 
     def hook(self, value: Any) -> Any:
-        found = self.writers.get(type(value))
+        """Return the extension of a value that is not plain msgpack, or a plain value in its place."""
+        found = self.shapes.get(type(value))
         if found is not None:
             payload = found.payload(value)
             if payload is not None:
-                return _Ext(wire.MESSAGE, self.pack(payload, self.depth + 1))
+                return _Ext(wire.MESSAGE, self.pack(payload))
         reduced = self.policy.reduce(value)
         if type(reduced) is not tuple:
             return reduced
@@ -96,10 +121,10 @@ class _Fast:
         if code == wire.RAW:
             return _Ext(wire.RECORD, items[0])
         if code == wire.SET or code == wire.FROZENSET:
-            parts = sorted([self.pack([item], self.depth + 1)[1:] for item in items])
+            parts = sorted([self.pack([item])[1:] for item in items])
             return _Ext(code, array_header(len(parts)) + b"".join(parts))
         # The fields of a record are a dict, which counts; so the record around it does not.
-        return _Ext(code, self.pack(items, self.depth + (code != wire.RECORD)))
+        return _Ext(code, self.pack(items, code != wire.RECORD))
 
 
 class Exact:

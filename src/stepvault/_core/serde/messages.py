@@ -1,4 +1,4 @@
-"""LangChain messages, the bulk of most threads: their fields in a fixed order, restored without validation.
+"""LangChain messages and documents, the bulk of most threads: fields in a fixed order, no validation.
 
 The field orders are part of the format. A message class whose fields are others (a newer langchain-core) is
 stored as a record with names instead; a stored message whose class has changed since goes through the class's
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final
+
+from pydantic import BaseModel
 
 from stepvault._core.serde import wire
 from stepvault._core.serde.wire import Reduced
@@ -39,11 +41,16 @@ SHAPES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     (f"{_PACKAGE}.modifier", "RemoveMessage", _BASE),
     (f"{_PACKAGE}.base", "BaseMessage", _BASE),
     (f"{_PACKAGE}.base", "BaseMessageChunk", _BASE),
+    ("langchain_core.documents.base", "Document", ("id", "metadata", "page_content", "type")),
 )
 _INDEX: Final = {(module, name): index for index, (module, name, _) in enumerate(SHAPES)}
 _MAX_MASKS: Final = 1024
 
-_set = object.__setattr__
+# What `object.__setattr__` would find each time: the four parts of a pydantic model's state.
+_set_dict, _set_fields_set, _set_extra, _set_private = (
+    BaseModel.__dict__[name].__set__
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
 
 
 @dataclass(slots=True)
@@ -55,6 +62,7 @@ class Shape:
     fields: tuple[str, ...]
     exact: bool
     size: int
+    extra: dict[str, Any] | None
     pick: Callable[[Any], tuple[Any, ...]]
     labels: tuple[str, ...]
     masks: dict[tuple[str, ...], int] = field(default_factory=dict)
@@ -85,7 +93,11 @@ class Shape:
     def payload(self, message: Any) -> list[Any] | None:
         """Return index, mask and values; None if this message has more than its class's fields."""
         values = message.__dict__
-        if len(values) != self.size or message.__pydantic_private__ is not None or message.__pydantic_extra__ != {}:
+        if (
+            len(values) != self.size
+            or message.__pydantic_private__ is not None
+            or message.__pydantic_extra__ != self.extra
+        ):
             return None
         names = (*message.__pydantic_fields_set__,)
         try:
@@ -106,10 +118,10 @@ class Shape:
         if not self.exact:
             return self._validated(values, fields_set)
         message = self.cls.__new__(self.cls)
-        _set(message, "__dict__", values)
-        _set(message, "__pydantic_fields_set__", set(fields_set))
-        _set(message, "__pydantic_extra__", {})
-        _set(message, "__pydantic_private__", None)
+        _set_dict(message, values)
+        _set_fields_set(message, set(fields_set))
+        _set_extra(message, None if self.extra is None else {})
+        _set_private(message, None)
         return message
 
     def _validated(self, values: dict[str, Any], fields_set: frozenset[str]) -> Any:
@@ -138,7 +150,8 @@ def shape(index: Any) -> Shape:
         cls = getattr(importlib.import_module(module), name)
         exact = tuple(cls.model_fields) == fields and not cls.__private_attributes__
         labels = ("", "", *(f".{one}" for one in fields))
-        found = _shapes[index] = Shape(index, cls, fields, exact, len(fields), itemgetter(*fields), labels)
+        extra: dict[str, Any] | None = {} if cls.model_config.get("extra") == "allow" else None
+        found = _shapes[index] = Shape(index, cls, fields, exact, len(fields), extra, itemgetter(*fields), labels)
     return found
 
 

@@ -15,6 +15,7 @@ from stepvault._core.serde.wire import Labels, Reduced
 from stepvault.errors import PayloadError
 
 _BY_NAME = "by_name" in inspect.signature(BaseModel.model_validate).parameters
+_CONSTRUCT = getattr(BaseModel.model_construct, "__func__", None)
 _LABELS: Labels = ("", "", "", "{}", "", "", "", "?{}")
 
 
@@ -34,6 +35,8 @@ class ModelPlan(Plan):
         self.names = tuple(fields)
         self.all_names = frozenset(self.names)
         self.fingerprint = fingerprint_of({name: field.annotation for name, field in fields.items()})
+        # Without private attributes, post-init and overrides, `model_construct` does no more than set the state.
+        self.bare = cls_is_bare(self.cls)
         self.aliases = {name: _input_name(name, field) for name, field in fields.items()}
 
     def reduce(self, value: Any) -> Reduced:
@@ -51,12 +54,17 @@ class ModelPlan(Plan):
         fields_set, extra, private = _state(state, self.all_names)
         if not same or not self.all_names.issuperset(fields):
             return self.validated(fields, fields_set, extra, private)
-        values = {self.aliases.get(name, name): value for name, value in fields.items()}
-        made = self.cls.model_construct(_fields_set=set(fields_set), **values)
+        if self.bare:
+            made = self.cls.__new__(self.cls)
+            set_attribute(made, "__pydantic_private__", None)
+        else:
+            values = {self.aliases.get(name, name): value for name, value in fields.items()}
+            made = self.cls.model_construct(_fields_set=set(fields_set), **values)
         set_attribute(made, "__dict__", fields)
         set_attribute(made, "__pydantic_fields_set__", set(fields_set))
         set_attribute(made, "__pydantic_extra__", extra)
-        self._set_private(made, private or {})
+        if private:
+            self._set_private(made, private)
         return made
 
     def validated(self, fields: dict[str, Any], fields_set: Any, extra: Any, private: Any) -> Any:
@@ -75,6 +83,15 @@ class ModelPlan(Plan):
         kept = {name: value for name, value in private.items() if name in self.cls.__private_attributes__}
         if kept:
             set_attribute(made, "__pydantic_private__", {**(made.__pydantic_private__ or {}), **kept})
+
+
+def cls_is_bare(cls: type[BaseModel]) -> bool:
+    """Tell whether `model_construct` has nothing to run for a class."""
+    return (
+        cls.__pydantic_post_init__ is None
+        and getattr(cls.model_construct, "__func__", None) is _CONSTRUCT
+        and cls.__new__ is object.__new__
+    )
 
 
 def _input_name(name: str, field: Any) -> str:

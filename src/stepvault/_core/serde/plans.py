@@ -111,9 +111,9 @@ def fingerprint_of(names: Mapping[str, Any]) -> int:
 def overlay(value: Any, fields: Mapping[str, Any]) -> None:
     """Set fields the constructor made otherwise, past any converter, `__setattr__` or frozen mark."""
     for name, stored in fields.items():
-        if name.startswith("__") and name.endswith("__"):
-            raise PayloadError("a stored object has fields that no object has")
         if getattr(value, name, MISSING) is not stored:
+            if name[:2] == "__":
+                raise PayloadError("a stored object has fields that no object has")
             set_attribute(value, name, stored)
 
 

@@ -72,7 +72,8 @@ class Policy:
         self.shapes: dict[type, messages.Shape] = {}
         self._plans: dict[type, Plan] = {}
         self._named: dict[str, Plan] = {}
-        self._revision = registry.revision
+        self._changes = registry.changes
+        self._seen = self._changes[0]
 
     def knows(self, cls: type) -> bool:
         """Tell whether a class is registered or the library's own."""
@@ -93,8 +94,8 @@ class Policy:
 
     def refresh(self) -> None:
         """Forget what was learned if a type was registered since."""
-        if self._revision != self.registry.revision:
-            self._revision = self.registry.revision
+        if self._seen != self._changes[0]:
+            self._seen = self._changes[0]
             self._plans, self._named, self.shapes = {}, {}, {}
 
     # --- writing

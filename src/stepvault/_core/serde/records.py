@@ -31,6 +31,9 @@ class FieldsPlan(Plan):
         self.arguments, annotations = self.describe()
         self.names = tuple(annotations)
         self.fingerprint = fingerprint_of(annotations)
+        self.known = frozenset(self.names)
+        self.direct = all(name == argument for name, argument in self.arguments.items())
+        self.direct = self.direct and len(self.arguments) == len(self.names)
         self._check_constructor()
 
     def describe(self) -> tuple[dict[str, str], dict[str, Any]]:
@@ -47,13 +50,20 @@ class FieldsPlan(Plan):
             ) from None
 
     def fields_of(self, value: Any) -> dict[str, Any]:
-        if self.strict and stray_attributes(value, self.names):
+        if self.strict and stray_attributes(value, self.known):
             raise Refused("it has attributes that are no fields, which would be lost")
-        found = {name: getattr(value, name, MISSING) for name in self.names}
-        return {name: item for name, item in found.items() if item is not MISSING}
+        try:
+            return {name: getattr(value, name) for name in self.names}
+        except AttributeError:  # a field that was deleted, or never set
+            return {name: getattr(value, name) for name in self.names if hasattr(value, name)}
 
     def build(self, fields: dict[str, Any], state: list[Any], same: bool) -> Any:
-        refuse_unknown(self.label, fields, self.names)
+        if not fields.keys() <= self.known:
+            refuse_unknown(self.label, fields, self.known)
+        if same and self.direct:
+            made = self.cls(**fields)
+            overlay(made, fields)
+            return made
         made = self.cls(**{argument: fields[name] for name, argument in self.arguments.items() if name in fields})
         overlay(made, fields if same else {n: v for n, v in fields.items() if n not in self.arguments})
         return made

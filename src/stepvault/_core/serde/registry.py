@@ -44,12 +44,12 @@ class TypeRegistry:
         self._by_class: dict[type, Registration] = {}
         self._by_name: dict[str, Registration] = {}
         self._by_short_name: dict[tuple[str, str], Registration] = {}
-        self._revision = 0
+        self._changes: list[int] = parent._changes if parent else [0]
 
     @property
-    def revision(self) -> int:
-        """A number that changes whenever a registration is added here or in a parent."""
-        return self._revision + (self._parent.revision if self._parent else 0)
+    def changes(self) -> list[int]:
+        """A counter in a list, shared by a whole chain: it grows with every registration in any of them."""
+        return self._changes
 
     def register(
         self,
@@ -72,7 +72,7 @@ class TypeRegistry:
             self._by_name[key_of(stored)] = entry
         self._by_class[cls] = entry
         self._by_short_name[cls.__module__, cls.__name__] = entry
-        self._revision += 1
+        self._changes[0] += 1
         return cls
 
     def by_class(self, cls: type) -> Registration | None:
