@@ -28,11 +28,13 @@ class StoreOptions:
         text: What text search knows: every text of a value, or of the index's fields if there is an index (True);
             nothing (False); or the texts at these paths.
         compression: `"auto"` compresses what gets smaller; None stores raw.
+        cache_bytes: Bound of the in-process cache of vectors, where the backend ranks them in the process.
         types: Application classes to register, see `TypedSerializer`; the last three are its options too.
     """
 
     text: bool | Sequence[str] = True
     compression: Literal["auto"] | None = "auto"
+    cache_bytes: int = 64 << 20
     types: Sequence[type] = ()
     unknown_types: Literal["imported", "refuse", "raw"] | None = None
     fidelity: Literal["upstream", "strict"] = "upstream"

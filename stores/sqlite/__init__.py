@@ -45,14 +45,15 @@ class SqliteStore(SyncManners):
         **options: Any,
     ) -> None:
         chosen = {name: options.pop(name) for name in DRIVER_OPTIONS if name in options}
+        taken = StoreOptions.take(options)
         super().__init__(
             make_driver(conn, chosen),
-            SqliteDialect(),
+            SqliteDialect(taken.cache_bytes),
             index=index,
             ttl=ttl,
             serde=serde,
             tenant=tenant,
-            options=StoreOptions.take(options),
+            options=taken,
         )
 
     @classmethod

@@ -49,14 +49,15 @@ class AsyncSqliteStore(AsyncManners):
     ) -> None:
         chosen = {name: options.pop(name) for name in DRIVER_OPTIONS if name in options}
         inner = make_driver(conn, chosen) if isinstance(conn, (sqlite3.Connection, str)) else AiosqliteDriver(conn)
+        taken = StoreOptions.take(options)
         super().__init__(
             LoopDriver(inner),
-            SqliteDialect(),
+            SqliteDialect(taken.cache_bytes),
             index=index,
             ttl=ttl,
             serde=serde,
             tenant=tenant,
-            options=StoreOptions.take(options),
+            options=taken,
         )
 
     @classmethod

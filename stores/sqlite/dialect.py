@@ -14,7 +14,7 @@ from stepvault._core.plan import Atomic, Batch, Mode, Op, Stmt
 from stepvault._core.sqltext import literal, named
 from stepvault.errors import MissingDependencyError
 from stepvault.stores._dialect import Find, Found, IndexRecord, ItemRow, Match, Near, NewItem, Removed, Reply, Work
-from stepvault.stores._ops.ranking import nearest
+from stepvault.stores._ops.ranking import VectorCache, nearest
 
 _HERE = files("stepvault.stores.sqlite")
 _NOW = "(CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000)"
@@ -34,8 +34,9 @@ class SqliteDialect:
 
     automatic_setup = True
 
-    def __init__(self) -> None:
+    def __init__(self, cache_bytes: int) -> None:
         self._text = True  # whether this SQLite has FTS5
+        self._cache = VectorCache(cache_bytes)
 
     # -- tables
 
@@ -109,11 +110,24 @@ class SqliteDialect:
         return [Found(ItemRow(*row[:-1]), row[-1]) for row in rows]
 
     def _near(self, tenant: bytes, find: Near) -> Op[list[Found]]:
-        found = yield from _one(_statement("vectors", tenant, find))
-        ranked = nearest(find.vector, found, find.distance, find.limit)
-        rows = yield from _one(Stmt(SQL["rows"], (json.dumps([no for no, _ in ranked]),)))
+        """Versions are (no, time of writing): a restored file may give a number to another item."""
+        versions = yield from _one(_statement("candidates", tenant, find))
+        missing = self._cache.missing(versions)
+        if missing:
+            found = yield from self._vectors(missing)
+            self._cache.add(len(find.vector) // 4, found)
+        ranked = self._cache.nearest(versions, find.vector, find.distance, find.limit)
+        if ranked is None:
+            ranked = nearest((yield from self._vectors(versions)), find.vector, find.distance, find.limit)
+        best = [(versions[place][0], score) for place, score in ranked]
+        rows = yield from _one(Stmt(SQL["rows"], (json.dumps([no for no, _ in best]),)))
         by_no = {row[0]: ItemRow(*row) for row in rows}
-        return [Found(by_no[no], score) for no, score in ranked]
+        return [Found(by_no[no], score) for no, score in best]
+
+    def _vectors(self, versions: list[Any]) -> Op[list[tuple[Any, bytes]]]:
+        rows = yield from _one(Stmt(SQL["vectors"], (json.dumps([no for no, _ in versions]),)))
+        by_no = dict(rows)
+        return [(version, by_no.get(version[0], b"")) for version in versions]
 
     def _writes(self, tenant: bytes, puts: Sequence[NewItem], deletes: Sequence[tuple[bytes, bytes]]) -> list[Stmt]:
         gone = [(tenant, *name) for name in deletes]
@@ -166,6 +180,7 @@ class SqliteDialect:
 
     def make_index(self, record: IndexRecord) -> Op[None]:
         yield Batch([Stmt(SQL["drop_all_vectors"]), Stmt(SQL["make_index"], record)])
+        self._cache.clear()
 
     def finish_index(self, record: IndexRecord) -> Op[None]:
         yield Batch([Stmt(SQL["make_index"], record)])
@@ -177,6 +192,7 @@ class SqliteDialect:
         rows = [(no, b"".join(found)) for no, found in vectors if found]
         if rows:
             yield Batch([Stmt(SQL["set_vector"], rows, many=True)])
+        self._cache.clear()
 
 
 def _one(statement: Stmt) -> Op[list[Any]]:

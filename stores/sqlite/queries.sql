@@ -12,9 +12,12 @@ FROM stepvault_item i WHERE i.no IN (
     ORDER BY i.no DESC LIMIT :limit OFFSET :offset)
 ORDER BY i.no DESC
 
+-- name: candidates
+SELECT i.no, i.updated_at FROM stepvault_item i
+WHERE i.tenant = :tenant AND i.ns >= :low AND i.ns < :high AND {live} {more} ORDER BY i.no DESC
+
 -- name: vectors
-SELECT i.no, v.embedding FROM stepvault_item i CROSS JOIN stepvault_vector v ON v.item = i.no
-WHERE i.tenant = :tenant AND i.ns >= :low AND i.ns < :high AND {live} {more}
+SELECT item, embedding FROM stepvault_vector WHERE item IN (SELECT value FROM json_each(?1))
 
 -- name: rows
 SELECT i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint, i.body

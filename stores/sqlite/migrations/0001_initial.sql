@@ -17,7 +17,7 @@ CREATE TABLE stepvault_item (
     UNIQUE (tenant, ns, key)
 );
 
-CREATE INDEX stepvault_item_recent ON stepvault_item (tenant, ns, no, expires_at);
+CREATE INDEX stepvault_item_recent ON stepvault_item (tenant, ns, no, expires_at, updated_at);
 
 CREATE INDEX stepvault_item_expiry ON stepvault_item (expires_at) WHERE expires_at IS NOT NULL;
 
