@@ -1,0 +1,291 @@
+"""Postgres: batches and transactions over whatever lends connections, for threads and for tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, Error, Rollback
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+from typing_extensions import LiteralString
+
+from stepvault._core.plan import Batch, Mode, Op, Row, Stmt, arun, run
+from stepvault._drivers.postgres_connections import AsyncConnections, Connections
+from stepvault._drivers.postgres_errors import ROLLED_BACK, UNPREPARED, error_of, was_lost
+from stepvault._drivers.postgres_watch import Watch
+
+T = TypeVar("T")
+
+_REPEATS = 4
+# Of this transaction alone; a stronger setting stays.
+_DURABLE: LiteralString = (
+    "SELECT set_config('synchronous_commit', 'on', true) "
+    "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
+)
+_SNAPSHOT = Batch([Stmt("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")])
+
+
+class PostgresDriver:
+    """Drives operations on one database.
+
+    Args:
+        sync: Lends connections to threads.
+        asynchronous: Lends connections to tasks.
+        where: The database as messages name it.
+        statement_timeout: Seconds to wait for the answer to one batch.
+    """
+
+    def __init__(
+        self, sync: Connections, asynchronous: AsyncConnections, *, where: str, statement_timeout: float
+    ) -> None:
+        self._sync = sync
+        self._async = asynchronous
+        manners = _Manners(where, Watch(statement_timeout))
+        self._threads = ThreadHalf(sync, manners)
+        self._tasks = TaskHalf(asynchronous, manners)
+
+    def run(self, op: Op[T]) -> T:
+        """Drive an operation."""
+        return run(op, self._threads)
+
+    async def arun(self, op: Op[T]) -> T:
+        """Drive an operation."""
+        return await arun(op, self._tasks)
+
+    def close(self) -> None:
+        """Close what was opened here; idempotent."""
+        self._sync.close()
+        self._async.close()
+
+    async def aclose(self) -> None:
+        """Async version of `close`."""
+        await self._async.aclose()
+        await asyncio.get_running_loop().run_in_executor(None, self._sync.close)
+
+
+class _Manners:
+    """What both halves share: how long they wait, when they repeat, and whether statements are prepared."""
+
+    def __init__(self, where: str, watch: Watch) -> None:
+        self.where = where
+        self.watch = watch
+        self.prepare: bool | None = None  # None: as the connection says
+
+    def repeats(self, exc: Error, batch: Batch, attempt: int) -> bool:
+        """Whether to run a failed batch again, outside of any transaction of the caller."""
+        if attempt >= _REPEATS:
+            return False
+        if exc.sqlstate in UNPREPARED:
+            self.prepare = False
+            return True
+        return exc.sqlstate in ROLLED_BACK or (batch.retry and was_lost(exc))
+
+
+class ThreadHalf:
+    """The sync side."""
+
+    def __init__(self, connections: Connections, manners: _Manners) -> None:
+        self._connections = connections
+        self._manners = manners
+
+    def execute(self, batch: Batch) -> list[Any]:
+        """Run a batch: one statement by itself, several in a transaction."""
+        attempt = 0
+        while True:
+            ours = True
+            try:
+                with self._connections.connection() as connection:
+                    ours = _is_idle(connection)
+                    if ours and connection.autocommit and len(batch.statements) == 1 and not batch.durable:
+                        return _Session(connection, self._manners).execute(batch)
+                    with _transaction(connection, "write", self._manners) as session:
+                        return session.execute(batch)
+            except Error as exc:
+                attempt += 1
+                if not (ours and self._manners.repeats(exc, batch, attempt)):
+                    raise error_of(exc, self._manners.where) from exc
+
+    @contextmanager
+    def session(self, mode: Mode) -> Iterator[_Session]:
+        """Hold one connection and one transaction; inside a transaction of the caller's, a savepoint."""
+        try:
+            with (
+                self._connections.connection() as connection,
+                _transaction(connection, mode, self._manners) as session,
+            ):
+                yield session
+        except Error as exc:
+            raise error_of(exc, self._manners.where) from exc
+
+
+class _Session:
+    """One connection at work."""
+
+    __slots__ = ("_connection", "_manners", "refused")
+
+    def __init__(self, connection: Connection[Any], manners: _Manners) -> None:
+        self._connection = connection
+        self._manners = manners
+        self.refused = False
+
+    def execute(self, batch: Batch) -> list[Any]:
+        replies: list[Any] = []
+        cursor = Cursor(self._connection, row_factory=tuple_row)
+        with self._manners.watch.over(self._connection):
+            if batch.durable:
+                cursor.execute(_DURABLE)
+            for statement in batch.statements:
+                assert isinstance(statement, Stmt)
+                replies.append(self._run(cursor, statement))
+                if statement.guard and not replies[-1]:
+                    self.refused = True
+                    break
+        return replies
+
+    def _run(self, cursor: Cursor[Row], statement: Stmt) -> list[Row]:
+        if statement.many:
+            cursor.executemany(statement.sql, statement.args)
+            return []
+        cursor.execute(statement.sql, statement.args, prepare=self._manners.prepare, binary=True)
+        if self._connection.pgconn.pipeline_status:
+            with self._connection.pipeline() as pipeline:
+                pipeline.sync()  # the caller's pipeline: nothing of ours stays in it
+        return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def session(self, mode: Mode) -> Iterator[_Session]:
+        yield self
+
+
+@contextmanager
+def _transaction(connection: Connection[Any], mode: Mode, manners: _Manners) -> Iterator[_Session]:
+    """One transaction, or a savepoint in the caller's; a refused batch takes back what came before it."""
+    watch = manners.watch
+    snapshot = mode == "read" and _is_idle(connection)
+    transaction = connection.transaction()
+    session = _Session(connection, manners)
+    with watch.over(connection):
+        transaction.__enter__()
+    try:
+        if snapshot:
+            session.execute(_SNAPSHOT)
+        yield session
+        if session.refused:
+            raise Rollback
+    except BaseException as exc:
+        with watch.over(connection):
+            if not transaction.__exit__(type(exc), exc, exc.__traceback__):
+                raise
+    else:
+        with watch.over(connection):
+            transaction.__exit__(None, None, None)
+
+
+class TaskHalf:
+    """The async side."""
+
+    def __init__(self, connections: AsyncConnections, manners: _Manners) -> None:
+        self._connections = connections
+        self._manners = manners
+
+    async def execute(self, batch: Batch) -> list[Any]:
+        """Run a batch: one statement by itself, several in a transaction."""
+        attempt = 0
+        while True:
+            ours = True
+            try:
+                async with self._connections.connection() as connection:
+                    ours = _is_idle(connection)
+                    if ours and connection.autocommit and len(batch.statements) == 1 and not batch.durable:
+                        return await _AsyncSession(connection, self._manners).execute(batch)
+                    async with _atransaction(connection, "write", self._manners) as session:
+                        return await session.execute(batch)
+            except Error as exc:
+                attempt += 1
+                if not (ours and self._manners.repeats(exc, batch, attempt)):
+                    raise error_of(exc, self._manners.where) from exc
+
+    @asynccontextmanager
+    async def session(self, mode: Mode) -> AsyncIterator[_AsyncSession]:
+        """Hold one connection and one transaction; inside a transaction of the caller's, a savepoint."""
+        try:
+            async with (
+                self._connections.connection() as connection,
+                _atransaction(connection, mode, self._manners) as session,
+            ):
+                yield session
+        except Error as exc:
+            raise error_of(exc, self._manners.where) from exc
+
+
+class _AsyncSession:
+    """One connection at work."""
+
+    __slots__ = ("_connection", "_manners", "refused")
+
+    def __init__(self, connection: AsyncConnection[Any], manners: _Manners) -> None:
+        self._connection = connection
+        self._manners = manners
+        self.refused = False
+
+    async def execute(self, batch: Batch) -> list[Any]:
+        replies: list[Any] = []
+        cursor = AsyncCursor(self._connection, row_factory=tuple_row)
+        with self._manners.watch.over_task(self._connection):
+            if batch.durable:
+                await cursor.execute(_DURABLE)
+            for statement in batch.statements:
+                assert isinstance(statement, Stmt)
+                replies.append(await self._run(cursor, statement))
+                if statement.guard and not replies[-1]:
+                    self.refused = True
+                    break
+        return replies
+
+    async def _run(self, cursor: AsyncCursor[Row], statement: Stmt) -> list[Row]:
+        if statement.many:
+            await cursor.executemany(statement.sql, statement.args)
+            return []
+        await cursor.execute(statement.sql, statement.args, prepare=self._manners.prepare, binary=True)
+        if self._connection.pgconn.pipeline_status:
+            async with self._connection.pipeline() as pipeline:
+                await pipeline.sync()  # the caller's pipeline: nothing of ours stays in it
+        return await cursor.fetchall() if cursor.description else []
+
+    @asynccontextmanager
+    async def session(self, mode: Mode) -> AsyncIterator[_AsyncSession]:
+        yield self
+
+
+@asynccontextmanager
+async def _atransaction(
+    connection: AsyncConnection[Any], mode: Mode, manners: _Manners
+) -> AsyncIterator[_AsyncSession]:
+    """One transaction, or a savepoint in the caller's; a refused batch takes back what came before it."""
+    watch = manners.watch
+    snapshot = mode == "read" and _is_idle(connection)
+    transaction = connection.transaction()
+    session = _AsyncSession(connection, manners)
+    with watch.over_task(connection):
+        await transaction.__aenter__()
+    try:
+        if snapshot:
+            await session.execute(_SNAPSHOT)
+        yield session
+        if session.refused:
+            raise Rollback
+    except BaseException as exc:
+        with watch.over_task(connection):
+            if not await transaction.__aexit__(type(exc), exc, exc.__traceback__):
+                raise
+    else:
+        with watch.over_task(connection):
+            await transaction.__aexit__(None, None, None)
+
+
+def _is_idle(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """Whether no transaction of the caller's is open on it."""
+    return connection.pgconn.transaction_status == TransactionStatus.IDLE

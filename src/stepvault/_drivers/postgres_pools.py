@@ -1,0 +1,245 @@
+"""Pools over a URL, opened on first use: one for threads, one per event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+import weakref
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg import AsyncConnection, Connection, OperationalError, ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+
+from stepvault._drivers.postgres_connections import alent, lent
+from stepvault.errors import ConfigurationError, StorageUnavailableError
+
+_CLOSED = "This saver or store is closed; open a new one."
+_WHO = "SELECT pg_backend_pid()"  # a pooler answers with another process than the one it said we talk to
+_SQLALCHEMY = re.compile(r"^(postgres(?:ql)?)\+\w+://")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """How connections are made.
+
+    Attributes:
+        url: A libpq URL or connection string; what it says wins over the settings here.
+        pool_config: Arguments of psycopg_pool's pools: `min_size` (1), `max_size` (10), `max_idle`, `kwargs`, ...
+        connect_timeout: Seconds to wait for a new connection.
+        pool_timeout: Seconds to wait for a free connection.
+        prepare_threshold: Executions after which a statement is prepared. None: at once where the server itself
+            answers, never where a pooler does.
+    """
+
+    url: str
+    pool_config: Mapping[str, Any] = field(default_factory=dict)
+    connect_timeout: float = 10.0
+    pool_timeout: float = 10.0
+    prepare_threshold: int | None = None
+
+    def conninfo(self) -> str:
+        """The URL as libpq takes it.
+
+        Raises:
+            ConfigurationError: It is none.
+        """
+        url = _SQLALCHEMY.sub(r"\1://", self.url)
+        try:
+            conninfo_to_dict(url)
+        except ProgrammingError as exc:
+            raise ConfigurationError(
+                "This is no Postgres URL; the form is postgresql://user:password@host:5432/database."
+            ) from exc
+        return url
+
+    def connection_arguments(self) -> dict[str, Any]:
+        """Keywords of `connect`."""
+        defaults = {"connect_timeout": max(2, round(self.connect_timeout)), "keepalives_idle": 60}
+        named = conninfo_to_dict(self.conninfo())
+        ours = {name: value for name, value in defaults.items() if name not in named}
+        return {**ours, **(self.pool_config.get("kwargs") or {}), "autocommit": True}
+
+    def pool_arguments(self, direct: bool) -> dict[str, Any]:
+        """Keywords of a pool."""
+        threshold = self.prepare_threshold
+        if threshold is None and direct:
+            threshold = 0
+        return {
+            "min_size": 1,
+            "max_size": 10,
+            "timeout": self.pool_timeout,
+            **self.pool_config,
+            "kwargs": {**self.connection_arguments(), "prepare_threshold": threshold},
+            "open": False,
+        }
+
+    def where(self) -> str:
+        """The database as messages name it, without user and password."""
+        named = conninfo_to_dict(self.conninfo())
+        return f"Postgres {named.get('host', 'localhost')}:{named.get('port', 5432)}/{named.get('dbname', '')}"
+
+    def unreachable(self, exc: OperationalError) -> StorageUnavailableError:
+        """Why there is no connection, in the words of the server or the network."""
+        reason = str(exc).strip().split("\n")[0]
+        return StorageUnavailableError(f"{self.where()} gives no connection: {reason}.")
+
+
+class UrlPool:
+    """The pool that threads use."""
+
+    def __init__(self, options: PoolOptions) -> None:
+        self._options = options
+        self._pool: ConnectionPool[Any] | None = None
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._closed = False
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection[Any]]:
+        """A connection of the pool."""
+        if self._pid != os.getpid():  # neither threads nor connections survive a fork: leave the parent's alone
+            self._pool, self._lock, self._pid = None, threading.Lock(), os.getpid()
+        pool = self._pool or self._open()
+        try:
+            with lent(pool) as connection:
+                yield connection
+        except PoolTimeout:
+            self._connect().close()  # the pool hides why it has none; this says it, if it is not its size
+            raise
+
+    def _open(self) -> ConnectionPool[Any]:
+        with self._lock:
+            if self._closed:
+                raise StorageUnavailableError(_CLOSED)
+            if self._pool is None:
+                with self._connect() as connection:
+                    direct = connection.execute(_WHO).fetchone() == (connection.info.backend_pid,)
+                options = self._options
+                pool = ConnectionPool(options.conninfo(), **options.pool_arguments(direct))
+                pool.open()
+                self._pool = pool
+            return self._pool
+
+    def _connect(self) -> Connection[Any]:
+        try:
+            return Connection.connect(self._options.conninfo(), **self._options.connection_arguments())
+        except OperationalError as exc:
+            raise self._options.unreachable(exc) from exc
+
+    def close(self) -> None:
+        """Close the pool; idempotent."""
+        self._closed = True
+        pool, self._pool = self._pool, None
+        if pool is not None and self._pid == os.getpid():
+            pool.close()
+
+
+class UrlPools:
+    """The pools that tasks use, one per event loop."""
+
+    def __init__(self, options: PoolOptions) -> None:
+        self._options = options
+        self._pools: dict[asyncio.AbstractEventLoop, asyncio.Task[_LoopPool]] = {}
+        self._pid = os.getpid()
+        self._closed = False
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+        """A connection of this loop's pool."""
+        pool = (await self._of_this_loop()).pool
+        try:
+            async with alent(pool) as connection:
+                yield connection
+        except PoolTimeout:
+            await (await self._connect()).close()  # as in UrlPool
+            raise
+
+    async def _of_this_loop(self) -> _LoopPool:
+        loop = asyncio.get_running_loop()
+        if self._pid != os.getpid():
+            self._pools, self._pid = {}, os.getpid()
+        opening = self._pools.get(loop)
+        if opening is None:
+            if self._closed:
+                raise StorageUnavailableError(_CLOSED)
+            self._drop_dead_loops()
+            opening = self._pools[loop] = loop.create_task(self._open())
+        if opening.done() and not opening.cancelled() and not opening.exception():
+            return opening.result()
+        try:
+            return await asyncio.shield(opening)
+        except BaseException:
+            if opening.done():
+                self._pools.pop(loop, None)
+            raise
+
+    async def _open(self) -> _LoopPool:
+        async with await self._connect() as connection:
+            found = await (await connection.execute(_WHO)).fetchone()
+            direct = found == (connection.info.backend_pid,)
+        pool = _LoopPool(self._options, direct)
+        await pool.pool.open()
+        return pool
+
+    async def _connect(self) -> AsyncConnection[Any]:
+        try:
+            return await AsyncConnection.connect(self._options.conninfo(), **self._options.connection_arguments())
+        except OperationalError as exc:
+            raise self._options.unreachable(exc) from exc
+
+    def _drop_dead_loops(self) -> None:
+        """A pool cannot be closed without its loop; end the connections that are left of it."""
+        for loop in [loop for loop in self._pools if loop.is_closed()]:
+            opening = self._pools.pop(loop)
+            if opening.done() and not opening.cancelled() and not opening.exception():
+                opening.result().hang_up()
+
+    def close(self) -> None:
+        """Close from another thread, or leave it to the loops that are running here."""
+        self._closed = True
+        self._drop_dead_loops()
+        for loop in list(self._pools):
+            if loop.is_running():
+                asyncio.run_coroutine_threadsafe(self._close(loop), loop)
+            else:
+                self._pools.pop(loop).result().hang_up()
+
+    async def aclose(self) -> None:
+        """Close the pool of this loop; those of others as `close` does."""
+        self._closed = True
+        await self._close(asyncio.get_running_loop())
+        self.close()
+
+    async def _close(self, loop: asyncio.AbstractEventLoop) -> None:
+        opening = self._pools.pop(loop, None)
+        if opening is not None:
+            try:
+                pool = await opening
+            except StorageUnavailableError:
+                return
+            await pool.pool.close()
+
+
+class _LoopPool:
+    """The pool of one loop, and its connections, which outlive a loop that ends without closing it."""
+
+    def __init__(self, options: PoolOptions, direct: bool) -> None:
+        arguments = options.pool_arguments(direct)
+        self._configure = arguments.pop("configure", None)
+        self._connections: weakref.WeakSet[AsyncConnection[Any]] = weakref.WeakSet()
+        self.pool = AsyncConnectionPool(options.conninfo(), configure=self._made, **arguments)
+
+    async def _made(self, connection: AsyncConnection[Any]) -> None:
+        self._connections.add(connection)
+        if self._configure is not None:
+            await self._configure(connection)
+
+    def hang_up(self) -> None:
+        for connection in list(self._connections):
+            connection.pgconn.finish()
