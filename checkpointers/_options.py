@@ -30,6 +30,7 @@ class StorageOptions:
         credential_keys: Further `configurable` keys that never reach metadata.
         on_conflict: What a run meets that finds the thread's head moved by another run: `"fork"` goes on as LangGraph
             does and warns, `"raise"` raises HeadMovedError.
+        interrupt_deadline: Minutes after which an unanswered interrupt is due, see `Inbox.due`.
         types: Application classes to register, see `TypedSerializer`.
     """
 
@@ -41,6 +42,7 @@ class StorageOptions:
     fidelity: Literal["upstream", "strict"] = "upstream"
     secrets: Literal["refuse", "allow"] = "refuse"
     on_conflict: Literal["fork", "raise"] = "fork"
+    interrupt_deadline: float | None = None
 
     @classmethod
     def take(cls, options: dict[str, Any]) -> StorageOptions:
@@ -79,4 +81,5 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
         tables=Tables(),
         native=native,
         on_conflict=options.on_conflict,
+        interrupt_deadline=options.interrupt_deadline,
     )

@@ -40,6 +40,7 @@ class Core:
     tables: Tables
     native: Port
     on_conflict: str = "fork"
+    interrupt_deadline: float | None = None  # minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,13 @@ class Scope:
     def key(self, thread_id: Any) -> ThreadKey:
         return ThreadKey(self.tenant, text_key("thread_id", thread_text(thread_id)))
 
+    @property
+    def native(self) -> Port:
+        """Our own serializer, with the types this view may revive."""
+        return self.port if self.port.splits and not self.port.flag else self.core.native
+
     def decoder(self, elements: Mapping[int, bytes]) -> Decoder:
-        native = self.port if self.port.splits and not self.port.flag else self.core.native
-        return Decoder(self.port, native, elements)
+        return Decoder(self.port, self.native, elements)
 
 
 @dataclass(frozen=True, slots=True)

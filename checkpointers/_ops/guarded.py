@@ -160,7 +160,8 @@ def _repacked(scope: Scope, view: View | None, encoder: Encoder, rows: list[Chun
             whole += pack_rows(members, scope.core.codec, PACK_BYTES)
             closed.append(page)
     taken = set(closed)
-    return Elements([row for row in rows if page_of(row.no) not in taken] + whole, closed)
+    opened = [page for page in closed if first_of(page) in fresh]
+    return Elements([row for row in rows if page_of(row.no) not in taken] + whole, closed, opened)
 
 
 def settle(

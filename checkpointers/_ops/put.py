@@ -21,6 +21,8 @@ from stepvault._core.state import State
 from stepvault._core.values import INLINE_LIMIT, Encoder
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
+from stepvault.checkpointers._ops.inbox import index
+from stepvault.checkpointers._ops.inbox.upkeep import on_checkpoint
 
 _INPUT = "__start__"
 
@@ -50,17 +52,21 @@ def put(
         encoder = encoder_for(scope, view, INLINE_LIMIT)
         parent = view.records.get((at.ns, at.checkpoint)) if view and at.checkpoint else None
         record = record_of(scope, encoder, checkpoint, kept, new_versions, parent)
-        state = _moved(state_of(view), encoder, at, checkpoint_id)
+        upkeep = yield from on_checkpoint(scope, at, view, state_of(view), kept.get("source"))
+        state = _moved(upkeep.state, encoder, at, checkpoint_id)
         guard = guard_for(scope, at, view, state)
         body = scope.core.codec.pack(encode_record(record), record=True)
         refs = pack_pages(pages_of(record.runs()))
         row = CheckpointRow(at.ns, checkpoint_id, at.checkpoint, *_routing(at, kept), None, refs, body)
-        no = yield from scope.core.dialect.put(guard, elements_for(scope, view, encoder), row, tokens(kept))
+        elements = elements_for(scope, view, encoder)
+        no = yield from scope.core.dialect.put(guard, elements, row, tokens(kept), upkeep.notes)
         if no is None:
             return None
         settle(at, known, view, guard, no, state, encoder).keep(at.ns, checkpoint_id, record)
         if at.run is not None and not at.ns:
             at.run.heads[at.key] = state.run_head
+        if upkeep.closed:
+            yield from index.close(scope, at.key, upkeep.closed)
         return at.config(checkpoint["id"])
 
     return (yield from store(scope, at, attempt, needs, at.checkpoint))

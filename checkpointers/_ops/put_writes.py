@@ -21,6 +21,8 @@ from stepvault._core.values import WRITE_INLINE_LIMIT, Encoder, runs_in
 from stepvault.checkpointers._ops import answers
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
+from stepvault.checkpointers._ops.inbox import index
+from stepvault.checkpointers._ops.inbox.upkeep import on_writes
 from stepvault.checkpointers._ops.load import held
 from stepvault.checkpointers._ops.put import run_of
 from stepvault.errors import ConfigurationError
@@ -68,15 +70,20 @@ def _store_rows(
 
     def attempt(view: View | None) -> Op[bool | None]:
         encoder = encoder_for(scope, view, WRITE_INLINE_LIMIT)
-        state = _answered(state_of(view), task, writes)
+        plain = [(channel, value) for _, channel, value in writes]
+        upkeep = yield from on_writes(scope, at, view, state_of(view), task, path, plain)
+        state = _answered(upkeep.state, task, writes)
         rows = _rows(scope, at, encoder, task, path, writes, k, state.tick)
         state = state.with_extents(encoder.extents)
         guard = guard_for(scope, at, view, state)
-        stored = yield from scope.core.dialect.put_writes(guard, elements_for(scope, view, encoder), rows)
+        elements = elements_for(scope, view, encoder)
+        stored = yield from scope.core.dialect.put_writes(guard, elements, rows, upkeep.notes)
         if stored is None:
             return None
         no, fresh = stored
         settle(at, known, view, guard, no, state, encoder)
+        if upkeep.closed:
+            yield from index.close(scope, at.key, upkeep.closed)
         return fresh
 
     return (yield from store(scope, at, attempt, lambda view: False, at.checkpoint))

@@ -229,7 +229,7 @@ class SqliteDialect:
         return [Note(*row) for row in rows]
 
     def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
-        (rows,) = yield Batch([Stmt(SQL["docs"], (space, max(after, prefix[:-1]), beyond(prefix), limit))])
+        (rows,) = yield Batch([Stmt(SQL["docs"], (space, prefix, after, beyond(prefix), limit))])
         return [Doc(*row) for row in rows]
 
     def get_docs(self, space: bytes, keys: Sequence[bytes]) -> Op[list[Doc]]:

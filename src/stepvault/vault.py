@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import Self
 
+from stepvault.checkpointers._inbox import Inbox
 from stepvault.checkpointers._ops.overview import ThreadInfo, ThreadPage
 from stepvault.checkpointers._saver import BaseSaver
 from stepvault.errors import ConfigurationError, MissingDependencyError
@@ -52,6 +53,11 @@ class Vault:
     def checkpointer(self) -> BaseSaver:
         """The `checkpointer=` of a graph, sync and async."""
         return self._checkpointer
+
+    @property
+    def inbox(self) -> Inbox:
+        """Interrupts of all threads that wait for a human, and the decisions on them."""
+        return Inbox(self._checkpointer)
 
     def for_tenant(self, tenant: str) -> Self:
         """A view of one tenant's data over the same connections; it sees and touches no other tenant's."""

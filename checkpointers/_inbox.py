@@ -1,0 +1,201 @@
+"""`vault.inbox`: the shell over the inbox operations, sync and async."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from stepvault._core.plan import Op
+from stepvault.checkpointers._ops.inbox import decisions, queries
+from stepvault.checkpointers._ops.inbox.entries import interrupt_of
+from stepvault.inbox import ChangePage, Decision, InboxPage, PendingInterrupt
+
+if TYPE_CHECKING:
+    from stepvault.checkpointers._saver import BaseSaver
+
+_UNSET: Any = object()
+
+
+class Inbox:
+    """Interrupts of all threads of a tenant: find them, decide them once, run on."""
+
+    def __init__(self, saver: BaseSaver) -> None:
+        self._saver = saver
+
+    def list(
+        self,
+        *,
+        subject: str | None = None,
+        thread_id: str | None = None,
+        node: str | None = None,
+        status: str | None = "pending",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> InboxPage:
+        """Interrupts, oldest first.
+
+        Args:
+            subject: Only those of threads of this data subject.
+            thread_id: Only those of this thread.
+            node: Only those asked by this node.
+            status: `pending`, `decided`, `answered`, `superseded`, `expired`; None for all.
+            limit: At most this many.
+            cursor: Where the page before ended.
+        """
+        return self._saver._run(self._list(subject, thread_id, node, status, limit, cursor))
+
+    async def alist(
+        self,
+        *,
+        subject: str | None = None,
+        thread_id: str | None = None,
+        node: str | None = None,
+        status: str | None = "pending",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> InboxPage:
+        """Async version of `list`."""
+        return await self._saver._arun(self._list(subject, thread_id, node, status, limit, cursor))
+
+    def _list(
+        self,
+        subject: str | None,
+        thread_id: str | None,
+        node: str | None,
+        status: str | None,
+        limit: int,
+        cursor: str | None,
+    ) -> Op[InboxPage]:
+        return queries.listed(self._saver._scope, status, _wanted(subject, thread_id, node), limit, cursor)
+
+    def get(self, interrupt_id: str) -> PendingInterrupt:
+        """One interrupt, with its decision if there is one.
+
+        Raises:
+            InterruptNotFoundError: No thread has it.
+        """
+        return self._saver._run(self._get(interrupt_id))
+
+    async def aget(self, interrupt_id: str) -> PendingInterrupt:
+        """Async version of `get`."""
+        return await self._saver._arun(self._get(interrupt_id))
+
+    def _get(self, interrupt_id: str) -> Op[PendingInterrupt]:
+        found = yield from queries.by_id(self._saver._scope, interrupt_id)
+        return interrupt_of(found.key, found.thread.uid, found.entry)
+
+    def decide(self, interrupt_id: str, answer: Any, *, by: str | None = None, note: str | None = None) -> Decision:
+        """Record the answer to an interrupt, once, and return what to run.
+
+        The decision is kept until a run has used it: `get` and `list(status="decided")` give it again.
+
+        Args:
+            interrupt_id: As the inbox or `result["__interrupt__"]` names it.
+            answer: What `interrupt()` returns in the node; checked against its response schema, if it has one.
+            by: Who decided.
+            note: What they remarked.
+
+        Raises:
+            AlreadyDecidedError: Somebody else was first; `by` and `at` say who and when.
+            SupersededError: The thread moved on without an answer.
+            DeadlinePassedError: Too late.
+            AnswerInvalidError: The answer does not fit; the message names the place.
+            InterruptNotFoundError: No thread has it.
+        """
+        return self._saver._run(decisions.decide(self._saver._scope, interrupt_id, answer, by, note))
+
+    async def adecide(
+        self, interrupt_id: str, answer: Any, *, by: str | None = None, note: str | None = None
+    ) -> Decision:
+        """Async version of `decide`."""
+        return await self._saver._arun(decisions.decide(self._saver._scope, interrupt_id, answer, by, note))
+
+    def amend(
+        self,
+        interrupt_id: str,
+        *,
+        deadline: datetime | None = _UNSET,
+        default: Any = _UNSET,
+        external_ref: str | None = _UNSET,
+    ) -> PendingInterrupt:
+        """Set the deadline of an interrupt, the answer that counts when it passes, or a reference to find it by."""
+        return self._saver._run(
+            decisions.amend(self._saver._scope, interrupt_id, **_fields(deadline, default, external_ref))
+        )
+
+    async def aamend(
+        self,
+        interrupt_id: str,
+        *,
+        deadline: datetime | None = _UNSET,
+        default: Any = _UNSET,
+        external_ref: str | None = _UNSET,
+    ) -> PendingInterrupt:
+        """Async version of `amend`."""
+        fields = _fields(deadline, default, external_ref)
+        return await self._saver._arun(decisions.amend(self._saver._scope, interrupt_id, **fields))
+
+    def due(self, now: datetime | None = None) -> Sequence[PendingInterrupt]:
+        """Pending interrupts whose deadline has passed, each with its default answer.
+
+        `expire` closes one; to answer it with its default run `Command(resume={interrupt_id: default})`.
+        """
+        return self._saver._run(self._due(now))
+
+    async def adue(self, now: datetime | None = None) -> Sequence[PendingInterrupt]:
+        """Async version of `due`."""
+        return await self._saver._arun(self._due(now))
+
+    def _due(self, now: datetime | None) -> Op[Sequence[PendingInterrupt]]:
+        scope = self._saver._scope
+        if now is None:
+            now = datetime.fromtimestamp((yield from scope.core.dialect.now()) / 1000, timezone.utc)
+        late: Sequence[PendingInterrupt] = ()
+        cursor = None
+        while True:
+            page = yield from queries.listed(
+                scope, "pending", lambda i: i.deadline is not None and i.deadline <= now, 500, cursor
+            )
+            late = (*late, *page.interrupts)
+            cursor = page.cursor
+            if cursor is None:
+                return late
+
+    def expire(self, interrupt_id: str) -> PendingInterrupt:
+        """Close an interrupt whose deadline has passed.
+
+        Raises:
+            DeadlinePassedError: It has not passed.
+        """
+        return self._saver._run(decisions.expire(self._saver._scope, interrupt_id))
+
+    async def aexpire(self, interrupt_id: str) -> PendingInterrupt:
+        """Async version of `expire`."""
+        return await self._saver._arun(decisions.expire(self._saver._scope, interrupt_id))
+
+    def changes(self, cursor: str | None = None) -> ChangePage:
+        """What happened since a cursor, in order; keep the page's cursor and come again, also after an empty page."""
+        return self._saver._run(queries.changes(self._saver._scope, cursor))
+
+    async def achanges(self, cursor: str | None = None) -> ChangePage:
+        """Async version of `changes`."""
+        return await self._saver._arun(queries.changes(self._saver._scope, cursor))
+
+
+def _wanted(subject: str | None, thread_id: str | None, node: str | None) -> Callable[[PendingInterrupt], bool]:
+    def wanted(interrupt: PendingInterrupt) -> bool:
+        return (
+            (subject is None or interrupt.subject == subject)
+            and (thread_id is None or interrupt.thread_id == str(thread_id))
+            and (node is None or interrupt.node == node)
+        )
+
+    return wanted
+
+
+def _fields(deadline: Any, default: Any, external_ref: Any) -> dict[str, Any]:
+    fields = {"default": default, "external_ref": external_ref}
+    if deadline is not _UNSET:
+        fields["deadline"] = None if deadline is None else int(deadline.timestamp() * 1000)
+    return {name: value for name, value in fields.items() if value is not _UNSET}

@@ -1,0 +1,115 @@
+"""Interrupts that wait for a human, and what the human decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Command
+
+Status: TypeAlias = Literal["pending", "decided", "answered", "superseded", "expired"]
+STATUSES: tuple[Status, ...] = ("pending", "decided", "answered", "superseded", "expired")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A human's answer, once.
+
+    Run the graph with it: `graph.invoke(decision.command, decision.config)`.
+
+    Attributes:
+        command: Resumes exactly this interrupt.
+        config: Names its thread.
+        answer: What was decided.
+        by: Who decided.
+        note: What they remarked.
+        at: When, by the database's clock.
+    """
+
+    command: Command[Any]
+    config: RunnableConfig
+    answer: Any
+    by: str | None
+    note: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PendingInterrupt:
+    """One question of a graph to a human.
+
+    Attributes:
+        id: Unique; LangGraph's id, with a suffix in a copied thread.
+        thread_id: The thread that waits.
+        checkpoint_ns: Where it was asked: `""`, or the subgraph's namespace.
+        checkpoint_id: The root checkpoint that waits.
+        node: The node that asked.
+        value: What is asked.
+        response_schema: What the answer must look like, if the graph said so.
+        subject: The data subject of the thread.
+        created_at: When it was asked, by the database's clock.
+        deadline: When it stops waiting, if it does.
+        default: The answer that counts when the deadline passes.
+        status: `pending`; `decided`: answered here, not yet used by a run; `answered`: used; `superseded`: the thread
+            moved on without it; `expired`.
+        decision: The answer, once there is one.
+        external_ref: Whatever a bot wants to find it by (a message id, a ticket).
+        interrupt_id: LangGraph's id, as `Command(resume={interrupt_id: answer})` takes it.
+    """
+
+    id: str
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    node: str | None
+    value: Any
+    response_schema: Any
+    subject: str | None
+    created_at: datetime
+    deadline: datetime | None
+    default: Any
+    status: Status
+    decision: Decision | None
+    external_ref: str | None
+    interrupt_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class InboxPage:
+    """Interrupts, oldest first, and where the next page starts (None: there is none)."""
+
+    interrupts: list[PendingInterrupt]
+    cursor: str | None
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self.interrupts)
+
+    def __len__(self) -> int:
+        return len(self.interrupts)
+
+    def __getitem__(self, at: int) -> PendingInterrupt:
+        return self.interrupts[at]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something happened to an interrupt: `created`, or what became of it."""
+
+    kind: Literal["created", "decided", "answered", "superseded", "expired"]
+    interrupt: PendingInterrupt
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePage:
+    """Changes in the order in which they were made, and the cursor to go on from, now or later."""
+
+    changes: list[Change]
+    cursor: str
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self.changes)
+
+    def __len__(self) -> int:
+        return len(self.changes)
