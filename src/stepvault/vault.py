@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import Self
 
+from stepvault.checkpointers._effects import Effects
 from stepvault.checkpointers._inbox import Inbox
 from stepvault.checkpointers._ops.overview import ThreadInfo, ThreadPage
 from stepvault.checkpointers._saver import BaseSaver
@@ -58,6 +59,11 @@ class Vault:
     def inbox(self) -> Inbox:
         """Interrupts of all threads that wait for a human, and the decisions on them."""
         return Inbox(self._checkpointer)
+
+    @property
+    def effects(self) -> Effects:
+        """Side effects that run once per task."""
+        return Effects(self._checkpointer)
 
     def for_tenant(self, tenant: str) -> Self:
         """A view of one tenant's data over the same connections; it sees and touches no other tenant's."""
