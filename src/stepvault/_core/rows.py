@@ -103,10 +103,14 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """New elements of a write: rows to add, after the rows of `closed` pages are taken out (they are packed anew)."""
+    """New elements of a write: rows to add, after the rows of `closed` pages are taken out (they are packed anew).
+
+    `fresh` names the closed pages that hold nothing but elements of this write.
+    """
 
     rows: Sequence[ChunkRow] = ()
     closed: Sequence[int] = ()
+    fresh: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,77 @@
+"""Copying a thread, maybe to another node: as a provisional thread that counts as absent until it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepvault._core.plan import Batch, Command, Op, Script
+from stepvault._core.rows import Guard, ThreadRow
+from stepvault.checkpointers.redis.packing import pack_runs, unpack_runs
+from stepvault.checkpointers.redis.writing import Entry, Writing
+from stepvault.errors import ConflictError
+
+_TRIES = 16
+_LIVE_MS = 600_000
+_SCAN = 100
+_CALL_BYTES = 524_288
+# Fields that are the copy's own, and those of a write that is under way.
+_OWN = frozenset((b"v", b"u", b"r", b"e", b"x", b"id", b"i", b"t", b"m", b"y", b"f", b"g", b"G"))
+
+
+class Copying(Writing):
+    """See `Dialect`."""
+
+    def copy(self, source: ThreadRow, guard: Guard) -> Op[bool]:
+        entry = Entry(score=(yield from self._register(guard.key)))
+        for _ in range(_TRIES):
+            if (yield from self._call("open_copy", guard, entry, b"", (_LIVE_MS,))) is None:
+                return False
+            if (yield from self._fill(source, guard)):
+                (done,) = yield Batch([Script("commit_copy", (self._address(guard),), (guard.uid,))], retry=True)
+                if done:
+                    return True
+        raise ConflictError("The thread to copy is written without pause; repeat later.")
+
+    def _fill(self, source: ThreadRow, guard: Guard) -> Op[bool]:
+        """Copy raw fields; False if the source changed meanwhile."""
+        before = yield from self._revision(source)
+        cursor = 0
+        while True:
+            ((cursor, fields),) = yield Batch([Command(("HSCAN", source.no, cursor, "COUNT", _SCAN))], retry=True)
+            for part in _portions(fields):
+                yield from self._registered(part, guard)
+                words = [word for pair in part.items() for word in pair]
+                args = (guard.uid, _LIVE_MS, *words)
+                (alive,) = yield Batch([Script("fill_copy", (self._address(guard),), args)], retry=True)
+                if not alive:
+                    return False
+            if not cursor:
+                return before == (yield from self._revision(source))
+
+    def _revision(self, source: ThreadRow) -> Op[list[bytes | None]]:
+        (found,) = yield Batch([Command(("HMGET", source.no, "u", "r"))], retry=True)
+        return found  # type: ignore[no-any-return]
+
+    def _registered(self, fields: dict[bytes, bytes], guard: Guard) -> Op[None]:
+        """Enter the copy under the runs it holds, before it can be seen."""
+        for name, value in fields.items():
+            if name[:1] == b"R" and len(name) > 1:
+                runs = []
+                for run, _ in unpack_runs(value):
+                    runs.append((run, int((yield from self._register_run(guard.key, run)))))
+                fields[name] = pack_runs(runs)
+
+
+def _portions(fields: Mapping[bytes, Any]) -> list[dict[bytes, bytes]]:
+    portions: list[dict[bytes, bytes]] = []
+    size = _CALL_BYTES
+    for name, value in fields.items():
+        if name in _OWN:
+            continue
+        if size + len(value) > _CALL_BYTES:
+            portions.append({})
+            size = 0
+        portions[-1][name] = value
+        size += len(value)
+    return portions

@@ -1,0 +1,74 @@
+"""Docs outside any thread: members of one sorted set per space, so that changes of several are one step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepvault._core.plan import Batch, Command, Op, Script
+from stepvault._core.rows import Doc, DocChange, beyond
+from stepvault.checkpointers.redis.keys import Keys
+
+_END = b"\0"
+_GONE = b"\0\xff"  # a NUL inside a key, and where the doc of a key ends
+
+
+class Documents:
+    """See `Dialect`."""
+
+    keys: Keys
+
+    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
+        low = b"[" + (_escaped(after) + _GONE if after >= prefix and after else _escaped(prefix))
+        high = b"(" + beyond(_escaped(prefix)) if prefix else b"+"
+        words = ("ZRANGEBYLEX", self.keys.space(space), low, high, "LIMIT", 0, limit)
+        (members,) = yield Batch([Command(words)], retry=True)
+        return [_doc(member) for member in members]
+
+    def get_docs(self, space: bytes, keys: Sequence[bytes]) -> Op[list[Doc]]:
+        if not keys:
+            return []
+        address = self.keys.space(space)
+        commands = [
+            Command(("ZRANGEBYLEX", address, b"[" + low, b"(" + high, "LIMIT", 0, 1)) for low, high in map(_span, keys)
+        ]
+        replies = yield Batch(commands, retry=True)
+        return [_doc(member) for members in replies for member in members]
+
+    def write_docs(self, space: bytes, changes: Sequence[DocChange], *, durable: bool = False) -> Op[bool]:
+        if not changes:
+            return True
+        words: list[bytes] = []
+        for change in changes:
+            low, high = _span(change.key)
+            expected = b"-" if change.expected is None else b"=" if change.expected else b"*"
+            member = b"" if change.body is None else low + _framed(change.version) + change.body
+            words += (low, high, expected, change.expected or b"", member)
+        (done,) = yield Batch([Script("write_docs", (self.keys.space(space),), tuple(words))], durable=durable)
+        return bool(done)
+
+    def now(self) -> Op[int]:
+        ((seconds, micros),) = yield Batch([Command(("TIME",))], retry=True)
+        return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _escaped(key: bytes) -> bytes:
+    """A key in an order in which none is the beginning of another's member."""
+    return key.replace(b"\0", _GONE)
+
+
+def _span(key: bytes) -> tuple[bytes, bytes]:
+    """What the member of a key begins with, and what it is smaller than."""
+    escaped = _escaped(key)
+    return escaped + _END, escaped + _GONE
+
+
+def _framed(version: bytes) -> bytes:
+    return len(version).to_bytes(2, "big") + version
+
+
+def _doc(member: bytes) -> Doc:
+    at = member.index(b"\0")
+    while member[at + 1] == 0xFF:
+        at = member.index(b"\0", at + 2)
+    size = int.from_bytes(member[at + 1 : at + 3], "big")
+    return Doc(member[:at].replace(_GONE, b"\0"), member[at + 3 : at + 3 + size], member[at + 3 + size :])

@@ -1,0 +1,126 @@
+"""Indexes of threads and runs: registered before the data, removed only where nobody can be about to rely on them.
+
+Each registration of a member has another score, and a thread names the scores of its own entries. An entry is taken
+out by its score, so a registration that came meanwhile stays. An entry that points nowhere is taken out behind a
+fence: whoever creates the thread meanwhile finds the fence and registers again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stepvault._core.knowledge import ThreadKey
+from stepvault._core.plan import Batch, Command, Op, Script
+from stepvault.checkpointers.redis.keys import Keys, member_of
+from stepvault.checkpointers.redis.packing import thread_key, unpack_runs
+
+_FENCE_MS = 3_600_000
+_STEP = 200  # entries per batch
+
+
+class Indexes:
+    """The thread index and the run index of a prefix."""
+
+    keys: Keys
+
+    def _register(self, key: ThreadKey) -> Op[bytes]:
+        member = member_of(key)
+        return (yield from self._enter(self.keys.index(key.tenant, member), member))
+
+    def _register_run(self, key: ThreadKey, run: bytes | None) -> Op[bytes]:
+        if not run:
+            return b""
+        return (yield from self._enter(self.keys.run(key.tenant, run), member_of(key)))
+
+    def _enter(self, index: bytes, member: bytes) -> Op[bytes]:
+        (score,) = yield Batch([Script("register", (index,), (member,))])
+        return score  # type: ignore[no-any-return]
+
+    def _leave(self, key: ThreadKey, score: bytes | None, groups: Iterable[bytes]) -> Op[None]:
+        """Take out the entries that a deleted thread named."""
+        member = member_of(key)
+        scripts = [Script("unregister", (self.keys.index(key.tenant, member),), (score or 0, member))]
+        for group in groups:
+            scripts += [
+                Script("unregister", (self.keys.run(key.tenant, run),), (run_score, member))
+                for run, run_score in unpack_runs(group)
+            ]
+        for start in range(0, len(scripts), _STEP):
+            yield Batch(scripts[start : start + _STEP])
+
+    def _sweep(self, index: bytes, entries: Sequence[tuple[bytes, int]]) -> Op[None]:
+        """Take out entries that were seen to point nowhere."""
+        for member, score in entries:
+            address, nonce = self.keys.thread(member), os.urandom(8)
+            (fenced,) = yield Batch([Script("fence", (address,), (nonce, _FENCE_MS))])
+            if fenced:
+                yield Batch([Script("unregister", (index,), (score, member))])
+                yield Batch([Script("unfence", (address,), (nonce,))])
+
+    def _newest(self, index: bytes, score: Any, limit: int) -> Op[list[tuple[bytes, int]]]:
+        """Entries of an index, newest first, from a score on."""
+        (flat,) = yield Batch([Script("newest", (index,), (score, limit))])
+        return [(member, int(at)) for member, at in zip(flat[::2], flat[1::2], strict=True)]
+
+    def _members(self, index: bytes) -> Op[list[tuple[bytes, int]]]:
+        """Every entry of an index."""
+        seen: dict[bytes, int] = {}
+        score: Any = "+inf"
+        while True:
+            entries = yield from self._newest(index, score, 1000)
+            fresh = [entry for entry in entries if entry[0] not in seen]
+            seen.update(fresh)
+            if len(entries) < 1000 or not fresh:
+                return list(seen.items())
+            score = entries[-1][1]
+
+    def threads_of_runs(self, tenant: bytes, runs: Sequence[bytes]) -> Op[list[ThreadKey]]:
+        found: dict[ThreadKey, None] = {}
+        for run in runs:
+            index = self.keys.run(tenant, run)
+            entries = yield from self._members(index)
+            gone = []
+            for start in range(0, len(entries), _STEP):
+                part = entries[start : start + _STEP]
+                replies = yield Batch([Command(("HMGET", self.keys.thread(member), "id", "u")) for member, _ in part])
+                for entry, (packed, uid) in zip(part, replies, strict=True):
+                    if uid is None:
+                        gone.append(entry)
+                    else:
+                        found[thread_key(packed)] = None
+            yield from self._sweep(index, gone)
+        return list(found)
+
+    def rebuild(self) -> Op[int]:
+        """Put back every missing entry by what the threads say of themselves; how many there were."""
+        cursor, added = 0, 0
+        while True:
+            ((cursor, addresses),) = yield Batch(
+                [Command(("SCAN", cursor, "MATCH", self.keys.thread_pattern(), "COUNT", 500))]
+            )
+            for address in addresses:
+                added += yield from self._rebuild_one(address)
+            if not cursor:
+                return added
+
+    def _rebuild_one(self, address: bytes) -> Op[int]:
+        ((packed, uid, score, groups),) = yield Batch([Command(("HMGET", address, "id", "u", "i", "R"))])
+        if uid is None:
+            return 0
+        key, member = thread_key(packed), self.keys.member_of(address)
+        scripts = [Script("restore", (self.keys.index(key.tenant, member),), (score, member))]
+        names = [f"R{k}" for k in range(1, int(groups or 0) + 1)]
+        if names:
+            (values,) = yield Batch([Command(("HMGET", address, *names))])
+            scripts += [
+                Script("restore", (self.keys.run(key.tenant, run),), (run_score, member))
+                for group in values
+                if group
+                for run, run_score in unpack_runs(group)
+            ]
+        added = 0
+        for start in range(0, len(scripts), _STEP):
+            added += sum((yield Batch(scripts[start : start + _STEP])))
+        return added

@@ -1,0 +1,61 @@
+"""Names of keys. Ids of any kind are hashed into them: the real ids stand inside."""
+
+from __future__ import annotations
+
+import hashlib
+
+from stepvault._core.knowledge import ThreadKey
+from stepvault.errors import ConfigurationError
+
+_SEGMENTS = 16  # keys that the thread index of a tenant is spread over
+
+
+class Keys:
+    """The keys of one prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        if not isinstance(prefix, str) or not prefix or set(prefix) & set("{}"):
+            raise ConfigurationError(f"prefix must be a text without braces, not {prefix!r}.")
+        self.prefix = prefix.encode("utf-8", "surrogatepass")
+
+    def thread(self, member: bytes) -> bytes:
+        """The hash of a thread."""
+        return b"%b:ck:{%b}" % (self.prefix, member.hex().encode())
+
+    def thread_pattern(self) -> bytes:
+        """A glob for every thread."""
+        escaped = b"".join(b"\\" + bytes((c,)) if c in b"*?[]\\^-" else bytes((c,)) for c in self.prefix)
+        return escaped + b":ck:{*}"
+
+    def member_of(self, address: bytes) -> bytes:
+        """The index member of a thread's key."""
+        return bytes.fromhex(address[len(self.prefix) + 5 : -1].decode())
+
+    def indexes(self, tenant: bytes) -> list[bytes]:
+        """The thread index of a tenant."""
+        return [self._index(tenant, number) for number in range(_SEGMENTS)]
+
+    def index(self, tenant: bytes, member: bytes) -> bytes:
+        """The part of the thread index that a thread stands in."""
+        return self._index(tenant, member[0] % _SEGMENTS)
+
+    def _index(self, tenant: bytes, number: int) -> bytes:
+        return b"%b:ix:thr:%b:%02x" % (self.prefix, _digest(tenant).hex().encode(), number)
+
+    def run(self, tenant: bytes, run: bytes) -> bytes:
+        """The threads of a run."""
+        return b"%b:ix:run:%b" % (self.prefix, _digest(tenant, run).hex().encode())
+
+    def space(self, space: bytes) -> bytes:
+        """The docs of a space."""
+        return b"%b:doc:%b" % (self.prefix, _digest(space).hex().encode())
+
+
+def member_of(key: ThreadKey) -> bytes:
+    """What stands for a thread in its key and in indexes."""
+    return _digest(*key)
+
+
+def _digest(*parts: bytes) -> bytes:
+    framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return hashlib.blake2b(framed, digest_size=16, person=b"stepvault").digest()

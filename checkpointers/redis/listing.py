@@ -1,0 +1,136 @@
+"""Lists and overviews: of one thread from its own index, of all threads through the thread index."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from stepvault._core.knowledge import ThreadKey
+from stepvault._core.plan import Batch, Op, Script
+from stepvault._core.rows import Loaded, Query, ThreadSummary, WriteRow
+from stepvault.checkpointers.redis.indexes import Indexes
+from stepvault.checkpointers.redis.packing import bucket, thread_key, unpack_writes
+from stepvault.checkpointers.redis.reading import Reading, steady
+
+_INTERRUPT = -3  # `k` of an interrupt, as LangGraph numbers it
+_SHIFT = 128  # a cursor is the score of an entry, then its member
+_TOP = "+inf"
+
+Place = tuple[bytes, bytes, bytes]  # checkpoint id, namespace, thread: the order of a list
+
+
+class Listing(Reading, Indexes):
+    """See `Dialect`."""
+
+    def page(self, query: Query) -> Op[list[tuple[ThreadKey, Loaded]]]:
+        if query.thread is None:
+            return (yield from steady(lambda: self._everywhere(query)))
+        key = ThreadKey(query.tenant, query.thread)
+        loaded = yield from steady(lambda: self._page_of_thread(key, query))
+        return [(key, loaded)] if loaded.checkpoints else []
+
+    def _everywhere(self, query: Query) -> Op[list[tuple[ThreadKey, Loaded]] | None]:
+        """The newest over all threads; None if one of them was removed before it could be read."""
+        best: list[Place] = []  # a heap of the newest so far
+        for index in self.keys.indexes(query.tenant):
+            entries = yield from self._members(index)
+            gone = []
+            for entry in entries:
+                floor = best[0][0] if len(best) >= query.limit else b""
+                found = yield from self._places(entry[0], query, floor)
+                if found is None:
+                    gone.append(entry)
+                    continue
+                for place in found:
+                    if len(best) < query.limit:
+                        heapq.heappush(best, place)
+                    else:
+                        heapq.heappushpop(best, place)
+            yield from self._sweep(index, gone)
+        groups: list[tuple[ThreadKey, Loaded]] = []
+        for id_, ns, thread in sorted(best, reverse=True):
+            key = ThreadKey(query.tenant, thread)
+            loaded = yield from self.load(key, ns, id_, None)
+            if not loaded.checkpoints:
+                return None
+            if groups and groups[-1][0] == key:
+                _merge(groups[-1][1], loaded)
+            else:
+                groups.append((key, loaded))
+        return groups
+
+    def _places(self, member: bytes, query: Query, floor: bytes) -> Op[list[Place] | None]:
+        """The checkpoints of one thread that a list may show; None: there is no such thread."""
+        address = self.keys.thread(member)
+        (reply,) = yield Batch([Script("identity", (address,))], retry=True)
+        if not reply:
+            return None
+        thread = thread_key(reply[0]).thread
+        found = yield from self._find(address, replace(query, after=_after(query, thread)), "k", floor)
+        rows = found[0].checkpoints if found else []
+        return [(row.id, row.ns, thread) for row in rows]
+
+    # -- overview
+
+    def threads(self, tenant: bytes, limit: int, after: Any) -> Op[list[ThreadSummary]]:
+        found: list[ThreadSummary] = []
+        while len(found) < limit:
+            entries = yield from self._latest(tenant, limit - len(found), after)
+            if not entries:
+                break
+            scripts = [Script("summary", (self.keys.thread(member),), (bucket(b""),)) for _, member, _ in entries]
+            replies = yield Batch(scripts, retry=True)
+            for (index, member, score), reply in zip(entries, replies, strict=True):
+                after = score << _SHIFT | int.from_bytes(member, "big")
+                if not reply:
+                    yield from self._sweep(index, [(member, score)])
+                elif reply[0]:
+                    found.append(_summary(after, reply))
+        return found
+
+    def _latest(self, tenant: bytes, limit: int, after: int | None) -> Op[list[tuple[bytes, bytes, int]]]:
+        """Entries of the whole thread index, newest first, beyond a cursor."""
+        score: Any = _TOP if after is None else after >> _SHIFT
+        found: list[tuple[int, bytes, bytes]] = []
+        for index in self.keys.indexes(tenant):
+            extra = 0
+            while True:
+                entries = yield from self._newest(index, score, limit + extra)
+                left = [e for e in entries if after is None or (e[1] << _SHIFT | int.from_bytes(e[0], "big")) < after]
+                if len(left) >= limit or len(entries) < limit + extra:
+                    break
+                extra += limit  # entries of one microsecond
+            found += [(at, member, index) for member, at in left]
+        return [(index, member, at) for at, member, index in heapq.nlargest(limit, found)]
+
+
+def _after(query: Query, thread: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """Where a list over all threads goes on within one of them: at its cursor only if the thread comes later."""
+    if query.after is None:
+        return None
+    id_, ns, last = query.after
+    return (id_, ns + b"\0" if thread < last else ns, b"")
+
+
+def _merge(into: Loaded, loaded: Loaded) -> None:
+    into.checkpoints += loaded.checkpoints
+    into.writes += loaded.writes
+    numbers = {chunk.no for chunk in into.chunks}
+    into.chunks += [chunk for chunk in loaded.chunks if chunk.no not in numbers]
+
+
+def _summary(no: int, reply: Sequence[Any]) -> ThreadSummary:
+    packed, created, updated, count, head, writes, size = reply
+    waits = _interrupted(unpack_writes(b"", head, writes))
+    return ThreadSummary(
+        no, thread_key(packed).thread, int(created), int(updated), None, None, head or None, int(count), size, waits
+    )
+
+
+def _interrupted(writes: Iterable[WriteRow]) -> bool:
+    """Whether a task waits for a human: it has an interrupt and nothing else."""
+    rows = list(writes)
+    done = {row.task for row in rows if row.k >= 0}
+    return any(row.k == _INTERRUPT and row.task not in done for row in rows)

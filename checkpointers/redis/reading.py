@@ -1,0 +1,226 @@
+"""Reading threads: one call where it fits, bounded calls that see one state of the thread where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from stepvault._core.chunks import ChunkRow
+from stepvault._core.knowledge import ThreadKey
+from stepvault._core.manifest import unpack_pages
+from stepvault._core.plan import Batch, Command, Op, Script
+from stepvault._core.rows import CheckpointRow, Held, Loaded, Note, Query, Skeleton, ThreadRow, WriteRow
+from stepvault.checkpointers.redis.keys import Keys, member_of
+from stepvault.checkpointers.redis.packing import (
+    bucket,
+    marks,
+    pack_numbers,
+    unpack_checkpoint,
+    unpack_numbers,
+    unpack_rows,
+    unpack_writes,
+)
+from stepvault.errors import ConflictError, SchemaTooNewError
+
+T = TypeVar("T")
+
+_ATTEMPTS = 64
+_PAGES = 64  # per call, as in _elements.lua
+_ROWS = 64
+
+
+def header_of(address: bytes, reply: Sequence[Any]) -> tuple[ThreadRow, bytes] | None:
+    """The thread that a reply begins with, and the revision of its last removal; None: there is none.
+
+    Raises:
+        SchemaTooNewError: A newer version wrote it.
+    """
+    if not reply:
+        return None
+    if reply[0] == b"FORMAT":
+        raise SchemaTooNewError(
+            f"{address.decode(errors='replace')} has format {reply[1].decode()}, unknown to this version; upgrade."
+        )
+    return ThreadRow(address, reply[1], reply[2], reply[4]), reply[3]
+
+
+def steady(attempt: Callable[[], Op[T | None]]) -> Op[T]:
+    """Repeat a read of several calls until the thread holds still."""
+    for _ in range(_ATTEMPTS):
+        result = yield from attempt()
+        if result is not None:
+            return result
+    raise ConflictError("A thread is rewritten without pause; repeat later.")
+
+
+class Reading:
+    """See `Dialect`."""
+
+    keys: Keys
+
+    def load(self, key: ThreadKey, ns: bytes, checkpoint: bytes | None, held: Held | None) -> Op[Loaded]:
+        address = self.keys.thread(member_of(key))
+        return steady(lambda: self._load(address, ns, checkpoint, held))
+
+    def _load(self, address: bytes, ns: bytes, checkpoint: bytes | None, held: Held | None) -> Op[Loaded | None]:
+        known = (held.rev, _ranges(held.pages)) if held else (b"", b"")
+        (reply,) = yield Batch([Script("get", (address,), (ns, bucket(ns), checkpoint or b"", *known))], retry=True)
+        if reply and reply[0] == b"SEEK":
+            newest = yield from self._find(address, Query(b"", ns=ns, limit=1), "k")
+            if newest is None:
+                return Loaded()
+            found, _ = newest
+            if not found.checkpoints:
+                return Loaded(found.thread)
+            return (yield from self._load(address, ns, found.checkpoints[0].id, held))
+        header = header_of(address, reply)
+        if header is None:
+            return Loaded()
+        thread, removed = header
+        id_, record, writes, covered, rows = reply[5:]
+        loaded = Loaded(thread, [unpack_checkpoint(ns, id_, record)] if record else [])
+        loaded.writes = unpack_writes(ns, id_, writes)
+        have = held.pages if held and held.rev == thread.rev else frozenset[int]()
+        loaded.chunks = unpack_rows(rows)
+        whole = yield from self._complete(loaded, removed, set(unpack_numbers(covered)) | have)
+        return loaded if whole else None
+
+    def _complete(self, loaded: Loaded, removed: bytes, covered: set[int]) -> Op[bool]:
+        """Fetch the pages that a read left out; False if they may be gone."""
+        assert loaded.thread is not None
+        left = [page for page in _pages((*loaded.checkpoints, *loaded.writes)) if page not in covered]
+        while left:
+            args = (loaded.thread.uid, removed, pack_numbers(left[:_PAGES]))
+            (reply,) = yield Batch([Script("pages", (loaded.thread.no,), args)], retry=True)
+            if not reply:
+                return False
+            got = set(unpack_numbers(reply[0]))
+            left = [page for page in left if page not in got]
+            loaded.chunks += unpack_rows(reply[1])
+        return True
+
+    def _find(
+        self, address: bytes, query: Query, what: str, floor: bytes = b""
+    ) -> Op[tuple[Loaded, tuple[bytes, set[int]]] | None]:
+        """The checkpoints of a thread that a query asks for; None: there is no thread. See find.lua for `what`."""
+        below, below_ns = _below(query)
+        if query.checkpoint is not None:
+            floor = query.checkpoint
+            if not below or below > query.checkpoint + b"\0":
+                below, below_ns = query.checkpoint + b"\0", b""
+        ns = b"" if query.ns is None else b"*" + query.ns
+        wanted = marks(query.source, query.step, query.run, query.tokens)
+        loaded, covered, removed = Loaded(), set[int](), b""
+        while True:
+            limit = query.limit - len(loaded.checkpoints)
+            args = (ns, below, below_ns, floor, limit, wanted, what)
+            (reply,) = yield Batch([Script("find", (address,), args)], retry=True)
+            header = header_of(address, reply)
+            if header is None:
+                return None
+            if loaded.thread is not None and (loaded.thread.uid, removed) != (header[0].uid, header[1]):
+                loaded, covered, (below, below_ns) = Loaded(), set(), _below(query)  # begin again
+                continue
+            loaded.thread, removed = header if loaded.thread is None else (loaded.thread, removed)
+            below, below_ns, found, pages, rows = reply[5:]
+            _take(loaded, found, what)
+            loaded.chunks += unpack_rows(rows)
+            covered |= set(unpack_numbers(pages))
+            if not below or len(loaded.checkpoints) >= query.limit:
+                return loaded, (removed, covered)
+
+    def _page_of_thread(self, key: ThreadKey, query: Query) -> Op[Loaded | None]:
+        result = yield from self._find(self.keys.thread(member_of(key)), query, "p")
+        if result is None:
+            return Loaded()
+        loaded, (removed, covered) = result
+        return loaded if (yield from self._complete(loaded, removed, covered)) else None
+
+    def skeleton(self, key: ThreadKey) -> Op[Skeleton | None]:
+        return (yield from steady(lambda: self._skeleton(self.keys.thread(member_of(key)))))[0]
+
+    def _skeleton(self, address: bytes) -> Op[tuple[Skeleton | None] | None]:
+        """In bounded calls; None if the thread was written meanwhile."""
+        (reply,) = yield Batch([Script("names", (address,))], retry=True)
+        header = header_of(address, reply)
+        if header is None:
+            return (None,)
+        thread = header[0]
+        result = yield from self._find(address, Query(b"", limit=2**31), "r")
+        if result is None or result[0].thread is None or result[0].thread.rev != thread.rev:
+            return None
+        found = result[0]
+        known = {(row.ns, row.id) for row in found.checkpoints}
+        loose = [pair for pair in map(_pair, reply[6]) if pair not in known]
+        for start in range(0, len(loose), _ROWS):
+            part = loose[start : start + _ROWS]
+            names = [b"w" + len(ns).to_bytes(2, "big") + ns + id_ for ns, id_ in part]
+            (values,) = yield Batch([Command(("HMGET", address, *names))], retry=True)
+            for (ns, id_), packed in zip(part, values, strict=True):
+                found.writes += unpack_writes(ns, id_, packed or b"")
+        counts: list[tuple[int, int]] = []
+        numbers = sorted(reply[5])
+        for start in range(0, max(1, len(numbers)), _ROWS):
+            group = numbers[start : start + _ROWS]
+            (sizes,) = yield Batch([Script("counts", (address,), (thread.uid, thread.rev, *group))], retry=True)
+            if not sizes:
+                return None
+            counts += zip(group, sizes[1:], strict=True)
+        return (Skeleton(thread, found.checkpoints, found.writes, counts),)
+
+    def chunks(self, thread: ThreadRow, numbers: Sequence[int]) -> Op[Loaded]:
+        loaded = Loaded(thread)
+        for start in range(0, len(numbers), _ROWS):
+            part = numbers[start : start + _ROWS]
+            (values,) = yield Batch([Command(("HMGET", thread.no, *(f"b{no}" for no in part)))], retry=True)
+            loaded.chunks += [
+                ChunkRow(no, packed[0], packed[1:]) for no, packed in zip(part, values, strict=True) if packed
+            ]
+        return loaded
+
+    def notes(self, thread: ThreadRow, prefix: bytes) -> Op[list[Note]]:
+        (flat,) = yield Batch([Script("notes", (thread.no,), (thread.uid, prefix))], retry=True)
+        return sorted(Note(key, body) for key, body in zip(flat[::2], flat[1::2], strict=True))
+
+
+def _below(query: Query) -> tuple[bytes, bytes]:
+    """Where a list goes on: before this id and namespace."""
+    below, below_ns = query.after[:2] if query.after else (b"", b"")
+    if query.before is not None and (not below or query.before <= below):
+        return query.before, b""
+    return below, below_ns
+
+
+def _take(loaded: Loaded, found: Sequence[bytes], what: str) -> None:
+    if what == "k":
+        for id_, ns in zip(found[::2], found[1::2], strict=True):
+            loaded.checkpoints.append(CheckpointRow(ns, id_, None, None, None, None, None, None, b""))
+        return
+    for id_, ns, record, writes in zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True):
+        loaded.checkpoints.append(unpack_checkpoint(ns, id_, record))
+        loaded.writes += unpack_writes(ns, id_, writes)
+
+
+def _pair(name: bytes) -> tuple[bytes, bytes]:
+    """Namespace and checkpoint of a field name without its first letter."""
+    size = int.from_bytes(name[:2], "big")
+    return name[2 : 2 + size], name[2 + size :]
+
+
+def _pages(rows: Iterable[CheckpointRow | WriteRow]) -> list[int]:
+    pages: dict[int, None] = {}
+    for row in rows:
+        for low, high in unpack_pages(row.refs):
+            pages.update(dict.fromkeys(range(low, high + 1)))
+    return list(pages)
+
+
+def _ranges(pages: Iterable[int]) -> bytes:
+    """Pages as packed ranges."""
+    out: list[int] = []
+    for page in sorted(pages):
+        if out and out[-1] == page - 1:
+            out[-1] = page
+        else:
+            out += [page, page]
+    return pack_numbers(out)

@@ -1,0 +1,23 @@
+-- A thread is one hash: KEYS[1], the only key of every script.
+-- Header fields: v format, u uid, r revision, e revision of the last removal, x writer's state, id tenant and thread,
+-- i score in the thread index, t created, m written last, n checkpoints; y: provisional, counts as absent;
+-- f: fence of a sweeper; g, G: pages of a reservation, of abandoned ones.
+local h = KEYS[1]
+local FORMAT = '1'
+
+local function now()
+  local t = redis.call('TIME')
+  return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+end
+
+local function field(ns, id)
+  return struct.pack('>I2', #ns) .. ns .. id
+end
+
+local function before(a, b) -- by bytes: '<' would follow the locale of the server
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end

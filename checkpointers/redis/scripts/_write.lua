@@ -1,0 +1,106 @@
+-- Guarded writes. ARGV: 1 create, 2 uid, 3 expected revision, 4 new revision, 5 state, 6 identity, 7 index score,
+-- 8 fence that was seen, 9 run, 10 score of the run's index entry, 11 closed pages; FIRST is the first of the rest.
+local FIRST = 12
+local RUNS = 128 -- run entries per field
+local CLEAN = 32 -- abandoned pages removed per write
+
+local function refused()
+  local m = redis.call('HMGET', h, 'v', 'u', 'r', 'y', 'f')
+  if m[1] and m[1] ~= FORMAT then return { 'FORMAT', m[1] } end
+  if m[2] and m[3] == ARGV[4] then return { 'DONE', '', 0 } end -- this very write, repeated after a lost reply
+  if ARGV[1] == '1' then
+    if m[2] and not m[4] then return { 'REFUSED' } end
+    if m[5] and m[5] ~= ARGV[8] then return { 'FENCED', m[5] } end
+  elseif m[2] ~= ARGV[2] or m[3] ~= ARGV[3] then
+    return { 'REFUSED' }
+  end
+end
+
+local function without(pages) -- every row of these pages
+  for a = 1, #pages, 4 do
+    local first = struct.unpack('>I4', pages, a) * 64
+    local names = {}
+    for i = 1, 64 do names[i] = 'b' .. (first + i) end
+    redis.call('HDEL', h, unpack(names))
+  end
+end
+
+local function clean()
+  local garbage = redis.call('HGET', h, 'G')
+  if not garbage then return end
+  without(string.sub(garbage, 1, 4 * CLEAN))
+  garbage = string.sub(garbage, 4 * CLEAN + 1)
+  if #garbage > 0 then redis.call('HSET', h, 'G', garbage) else redis.call('HDEL', h, 'G') end
+end
+
+local function begin() -- the score of the thread's index entry
+  local stamp = string.format('%.0f', now())
+  if ARGV[1] == '1' then
+    if redis.call('EXISTS', h) == 1 then redis.call('UNLINK', h) end
+    redis.call('HSET', h, 'v', FORMAT, 'u', ARGV[2], 'r', ARGV[4], 'e', ARGV[4], 'x', ARGV[5],
+      'id', ARGV[6], 'i', ARGV[7], 't', stamp, 'm', stamp, 'n', 0)
+    return ARGV[7]
+  end
+  redis.call('HSET', h, 'r', ARGV[4], 'x', ARGV[5], 'm', stamp)
+  local m = redis.call('HMGET', h, 'y', 'g', 'G', 'i')
+  if m[1] then
+    redis.call('HDEL', h, 'y')
+    redis.call('PERSIST', h)
+  end
+  if m[2] then -- a reservation ends with the next write: as its own, or abandoned
+    redis.call('HDEL', h, 'g')
+    if string.sub(m[2], 1, 8) ~= ARGV[3] then
+      redis.call('HSET', h, 'G', (m[3] or '') .. string.sub(m[2], 9))
+    end
+  end
+  if m[2] or m[3] then clean() end
+  return m[4]
+end
+
+local function run_is_unknown()
+  if ARGV[9] == '' or ARGV[10] ~= '' then return false end
+  local k = redis.call('HGET', h, 'R')
+  if not k then return true end
+  local group = redis.call('HGET', h, 'R' .. k)
+  local at = 3
+  while at <= #group do
+    local size = struct.unpack('>I2', group, at)
+    if string.sub(group, at + 10, at + 9 + size) == ARGV[9] then return false end
+    at = at + 10 + size
+  end
+  return true
+end
+
+local function add_run()
+  if ARGV[9] == '' or ARGV[10] == '' then return end
+  local k = tonumber(redis.call('HGET', h, 'R') or 1)
+  local group = redis.call('HGET', h, 'R' .. k) or '\0\0'
+  local count = struct.unpack('>I2', group)
+  if count >= RUNS then k, group, count = k + 1, '\0\0', 0 end
+  local entry = struct.pack('>I2d', #ARGV[9], tonumber(ARGV[10])) .. ARGV[9]
+  redis.call('HSET', h, 'R', k, 'R' .. k, struct.pack('>I2', count + 1) .. string.sub(group, 3) .. entry)
+end
+
+local function add_rows(from) -- closed pages out, then (number, row) pairs in
+  without(ARGV[11])
+  for a = from, #ARGV, 2 do redis.call('HSET', h, 'b' .. ARGV[a], ARGV[a + 1]) end
+end
+
+local function add_notes(from) -- count, then (key, '1' and body | '0' and '')
+  local count = tonumber(ARGV[from])
+  if count == 0 then return from + 1 end
+  local list = redis.call('HGET', h, 'NI') or ''
+  for i = 0, count - 1 do
+    local key, kept, body = ARGV[from + 1 + 3 * i], ARGV[from + 2 + 3 * i], ARGV[from + 3 + 3 * i]
+    local entry = struct.pack('>I2', #key) .. key
+    if kept == '1' then
+      if redis.call('HSET', h, 'N' .. entry, body) == 1 then list = list .. entry end
+    elseif redis.call('HDEL', h, 'N' .. entry) == 1 then
+      local at = 1
+      while string.sub(list, at, at + #entry - 1) ~= entry do at = at + 2 + struct.unpack('>I2', list, at) end
+      list = string.sub(list, 1, at - 1) .. string.sub(list, at + #entry)
+    end
+  end
+  redis.call('HSET', h, 'NI', list)
+  return from + 1 + 3 * count
+end

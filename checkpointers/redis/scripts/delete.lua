@@ -1,0 +1,9 @@
+-- uses: thread
+-- writes
+-- Removes the thread; its checkpoints, index score and runs as they were.
+local m = redis.call('HMGET', h, 'u', 'y', 'n', 'i', 'R')
+if not m[1] then return {} end
+local reply = { m[2] and 0 or tonumber(m[3]), m[4] }
+for k = 1, tonumber(m[5] or 0) do reply[#reply + 1] = redis.call('HGET', h, 'R' .. k) end
+redis.call('UNLINK', h)
+return reply

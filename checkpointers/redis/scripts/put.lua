@@ -1,0 +1,15 @@
+-- uses: thread write index insert
+-- writes
+-- Stores a checkpoint. After the guard: namespace, id, bucket, created_at or '', record, notes, rows.
+local refusal = refused()
+if refusal then return refusal end
+if run_is_unknown() then return { 'RUN' } end
+local score = begin()
+add_run()
+local ns, id, bucket, created = ARGV[FIRST], ARGV[FIRST + 1], ARGV[FIRST + 2], ARGV[FIRST + 3]
+local stamped = struct.pack('>d', created ~= '' and tonumber(created) or now()) .. ARGV[FIRST + 4]
+local name = field(ns, id)
+if redis.call('HEXISTS', h, 'c' .. name) == 0 and not add_to_index(id, ns, bucket) then loosen(id, ns) end
+redis.call('HSET', h, 'c' .. name, stamped)
+add_rows(add_notes(FIRST + 5))
+return { 'OK', score }

@@ -1,0 +1,244 @@
+"""Guarded writes: one call each, and for large ones an upload in bounded calls before it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stepvault._core.chunks import ChunkRow
+from stepvault._core.ids import text_of
+from stepvault._core.knowledge import ThreadKey
+from stepvault._core.manifest import first_of, page_of
+from stepvault._core.plan import Batch, Op, Script
+from stepvault._core.rows import CheckpointRow, Elements, Guard, Note, Removal, ThreadRow, WriteRow
+from stepvault.checkpointers.redis.indexes import Indexes
+from stepvault.checkpointers.redis.keys import member_of
+from stepvault.checkpointers.redis.packing import (
+    bucket,
+    identity,
+    pack_checkpoint,
+    pack_numbers,
+    pack_rows,
+    pack_write,
+)
+from stepvault.checkpointers.redis.reading import header_of
+from stepvault.errors import ConflictError
+
+_TRIES = 16
+_CALL_BYTES, _CALL_ROWS = 524_288, 256  # what one call carries
+_CALL_KEYS = 256  # what one call removes
+_UPLOAD_MS = 600_000
+_SEEN = 16_384
+
+
+@dataclass(slots=True)
+class Entry:
+    """What a write says of its index entries: their scores, and the fence it has seen."""
+
+    score: bytes = b""
+    run: bytes = b""
+    run_score: bytes = b""
+    fence: bytes = b""
+
+
+class Writing(Indexes):
+    """See `Dialect`."""
+
+    def __init__(self) -> None:
+        self._seen: set[bytes] = set()  # threads whose index entry this process has seen to
+
+    def put(
+        self,
+        guard: Guard,
+        elements: Elements,
+        row: CheckpointRow,
+        tokens: Sequence[bytes],
+        notes: Sequence[Note] = (),
+    ) -> Op[Any]:
+        words = [row.ns, row.id, bucket(row.ns), _time(row.created_at), pack_checkpoint(row, tokens), *_notes(notes)]
+        reply = yield from self._store("put", guard, elements, row.run, words)
+        return reply and self._address(guard)
+
+    def put_writes(
+        self, guard: Guard, elements: Elements, rows: Sequence[WriteRow], notes: Sequence[Note] = ()
+    ) -> Op[tuple[Any, bool] | None]:
+        first = rows[0] if rows else WriteRow(b"", b"", b"", 0, None, None, None, b"")
+        words: list[Any] = [first.ns, first.checkpoint, _time(first.created_at), len(rows)]
+        for row in rows:
+            words += (row.task, row.k, pack_write(row))
+        words += _notes(notes)
+        reply = yield from self._store("put_writes", guard, elements, first.run, words)
+        return (self._address(guard), bool(reply[2])) if reply else None
+
+    def _address(self, guard: Guard) -> bytes:
+        return self.keys.thread(member_of(guard.key))
+
+    def _store(
+        self, script: str, guard: Guard, elements: Elements, run: bytes | None, words: list[Any]
+    ) -> Op[list[Any] | None]:
+        """One guarded write with its elements; None if refused."""
+        entry = Entry(run=run or b"")
+        if guard.thread is None:
+            entry.score = yield from self._register(guard.key)
+            entry.run_score = yield from self._register_run(guard.key, run)
+        rows, staged = _divide(elements)
+        if staged:
+            reserved = yield from self._upload(guard, staged, entry)
+            if reserved is None:
+                return None
+            guard = reserved
+        closed = pack_numbers(elements.closed)
+        reply = yield from self._call(script, guard, entry, closed, [*words, *pack_rows(rows)])
+        if reply and self._address(guard) not in self._seen:
+            yield from self._see(guard, reply[1])
+        return reply
+
+    def _see(self, guard: Guard, score: bytes | None) -> Op[None]:
+        """On this process's first write to a thread, put its index entry back should it have been lost."""
+        if guard.thread is not None and score:
+            member = member_of(guard.key)
+            yield Batch([Script("restore", (self.keys.index(guard.key.tenant, member),), (score, member))])
+        if len(self._seen) >= _SEEN:
+            self._seen.clear()
+        self._seen.add(self._address(guard))
+
+    def _call(
+        self, script: str, guard: Guard, entry: Entry, closed: bytes, words: Sequence[Any]
+    ) -> Op[list[Any] | None]:
+        """A guarded script, registered anew as often as it asks for it; None if refused."""
+        address = self._address(guard)
+        for _ in range(_TRIES):
+            create = guard.thread is None
+            rev = guard.thread.rev if guard.thread else b""
+            args = (
+                int(create), guard.uid, rev, guard.rev, guard.extents, identity(guard.key) if create else b"",
+                entry.score, entry.fence, entry.run, entry.run_score, closed, *words,
+            )  # fmt: skip
+            (reply,) = yield Batch([Script(script, (address,), args)], durable=guard.durable)
+            header_of(address, reply if reply[0] == b"FORMAT" else ())
+            if reply[0] in (b"OK", b"DONE"):
+                return reply  # type: ignore[no-any-return]
+            if reply[0] == b"REFUSED":
+                return None
+            if reply[0] == b"FENCED":
+                entry.fence = reply[1]
+                entry.score = yield from self._register(guard.key)
+            entry.run_score = yield from self._register_run(guard.key, entry.run)
+        raise ConflictError(f"Thread {text_of(guard.key.thread)!r} is swept and created without pause; repeat later.")
+
+    def _upload(self, guard: Guard, rows: list[ChunkRow], entry: Entry) -> Op[Guard | None]:
+        """Take the numbers of these rows, upload them where nothing refers to them yet; None if refused.
+
+        A crash leaves rows that no reader asks for: the thread's next write clears them away, a thread that does
+        not exist yet expires.
+        """
+        revision = _derived(guard.rev, 0)
+        pages = pack_numbers(sorted({page_of(row.no) for row in rows}))
+        reserve = replace(guard, rev=revision)
+        if (yield from self._call("reserve", reserve, replace(entry, run=b""), b"", (pages, _UPLOAD_MS))) is None:
+            return None
+        address = self._address(guard)
+        for part in _portions(rows):
+            args = (guard.uid, revision, _UPLOAD_MS, *pack_rows(part))
+            (alive,) = yield Batch([Script("stage", (address,), args)], retry=True)
+            if not alive:
+                return None
+        return replace(guard, thread=ThreadRow(address, guard.uid, revision, b""))
+
+    # -- removing and copying
+
+    def delete(self, key: ThreadKey) -> Op[int]:
+        (reply,) = yield Batch([Script("delete", (self.keys.thread(member_of(key)),))])
+        if not reply:
+            return 0
+        count, score, *groups = reply
+        yield from self._leave(key, score, groups)
+        return int(count)
+
+    def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
+        """In bounded calls, each of which leaves a whole thread; an interrupted removal is finished by the next."""
+        assert guard.thread is not None
+        checkpoints = sorted((id_, ns) for ns, id_ in removal.checkpoints)
+        gone = set(removal.checkpoints)
+        writes = [write for write in removal.writes if write[:2] not in gone]
+        parts = (
+            *({"checkpoints": piece} for piece in _pieces(checkpoints)),
+            *({"writes": piece} for piece in _pieces(writes)),
+            *_chunk_steps(removal),
+        )
+        for number, part in enumerate(parts, 1):
+            step = replace(guard, rev=_derived(guard.rev, number))
+            if (yield from self._call("remove", step, Entry(), b"", _removed(**part))) is None:
+                return False
+            guard = replace(guard, thread=ThreadRow(guard.thread and guard.thread.no, guard.uid, step.rev, b""))
+        return True
+
+
+def _derived(rev: bytes, number: int) -> bytes:
+    """The revision of one step of a write."""
+    return hashlib.blake2b(rev + number.to_bytes(4, "big"), digest_size=8).digest()
+
+
+def _time(created_at: int | None) -> Any:
+    return "" if created_at is None else created_at
+
+
+def _notes(notes: Sequence[Note]) -> list[Any]:
+    words: list[Any] = [len(notes)]
+    for note in notes:
+        words += (note.key, int(note.body is not None), note.body or b"")
+    return words
+
+
+def _divide(elements: Elements) -> tuple[Sequence[ChunkRow], list[ChunkRow]]:
+    """Rows that go with the write, and rows to upload before it: whole new pages of a write that is too large."""
+    if len(elements.rows) <= _CALL_ROWS and sum(len(row.body) for row in elements.rows) <= _CALL_BYTES:
+        return elements.rows, []
+    opened = {page_of(row.no) for row in elements.rows if row.no == first_of(page_of(row.no))}
+    fresh = opened.difference(elements.closed).union(elements.fresh)
+    staged = [row for row in elements.rows if page_of(row.no) in fresh]
+    return [row for row in elements.rows if page_of(row.no) not in fresh], staged
+
+
+def _portions(rows: Sequence[ChunkRow], *, whole_pages: bool = False) -> list[list[ChunkRow]]:
+    """Rows in portions of what one call carries."""
+    portions: list[list[ChunkRow]] = []
+    size = _CALL_BYTES
+    for row in rows:
+        full = size + len(row.body) > _CALL_BYTES or len(portions[-1]) >= _CALL_ROWS
+        if not portions or (full and not (whole_pages and page_of(portions[-1][-1].no) == page_of(row.no))):
+            portions.append([])
+            size = 0
+        portions[-1].append(row)
+        size += len(row.body)
+    return portions
+
+
+def _pieces(items: Sequence[Any]) -> list[Sequence[Any]]:
+    return [items[start : start + _CALL_KEYS] for start in range(0, len(items), _CALL_KEYS)]
+
+
+def _chunk_steps(removal: Removal) -> list[dict[str, Any]]:
+    """What is kept of mixed rows first, page by page: readers find each living element after every step."""
+    steps: list[dict[str, Any]] = [{"rewritten": part} for part in _portions(removal.rewritten, whole_pages=True)]
+    kept = {row.no for row in removal.rewritten}
+    rest = [number for number in removal.chunks if number not in kept]
+    return steps + [{"chunks": piece} for piece in _pieces(rest)]
+
+
+def _removed(
+    checkpoints: Sequence[tuple[bytes, bytes]] = (),
+    writes: Sequence[tuple[bytes, bytes, bytes, int]] = (),
+    chunks: Sequence[int] = (),
+    rewritten: Sequence[ChunkRow] = (),
+) -> list[Any]:
+    """The words of remove.lua."""
+    words: list[Any] = [len(checkpoints)]
+    for id_, ns in checkpoints:
+        words += (id_, ns, bucket(ns))
+    words.append(len(writes))
+    for write in writes:
+        words += write
+    return [*words, len(chunks), *chunks, *pack_rows(rewritten)]

@@ -1,0 +1,89 @@
+"""redis-py's errors as ours, each with what to do. Messages name the key, never a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from redis import exceptions
+
+from stepvault.errors import (
+    ConfigurationError,
+    StorageCorruptError,
+    StorageError,
+    StorageFullError,
+    StorageReadOnlyError,
+    StorageUnavailableError,
+)
+
+# Redis 6.2 wraps errors of scripts in a sentence, so the code is looked for anywhere in it.
+_UNAVAILABLE = {
+    "LOADING": "is still loading its data; retry shortly",
+    "MASTERDOWN": "is a replica that lost its primary; retry, or connect to the primary",
+    "CLUSTERDOWN": "reports the cluster as down; retry when every slot is served",
+    "TRYAGAIN": "is moving this slot to another node; retry",
+    "BUSY Redis": "is busy with a script of somebody else; retry",
+    "NOREPLICAS": "has too few replicas in reach for min-replicas-to-write; nothing was stored, retry",
+    "MISCONF": "refuses writes because its last snapshot failed; see its log",
+}
+_REFUSED = {
+    "NOPERM": "does not permit a command this saver needs; see docs/redis.md for the list",
+    "NOAUTH": "asks for a password; put it into the URL or connection_args",
+    "WRONGPASS": "did not accept the user or password",
+    "invalid password": "did not accept the user or password",
+    "invalid username-password": "did not accept the user or password",
+}
+
+
+@contextmanager
+def translated(where: str, key: bytes | None = None) -> Iterator[None]:
+    """Raise ours for redis-py's errors."""
+    try:
+        yield
+    except (exceptions.RedisError, exceptions.RedisClusterException, OSError, EOFError) as exc:
+        raise _error(exc, where, key) from exc
+
+
+def _error(exc: Exception, where: str, key: bytes | None) -> Exception:
+    text = str(exc)
+    for code, meaning in _REFUSED.items():
+        if code in text:
+            return ConfigurationError(f"{where} {meaning}.")
+    for code, meaning in _UNAVAILABLE.items():
+        if code in text:
+            return StorageUnavailableError(f"{where} {meaning}.")
+    if isinstance(exc, exceptions.AuthenticationError | exceptions.AuthorizationError):
+        return ConfigurationError(f"{where} did not accept the user or password.")
+    if isinstance(exc, exceptions.TimeoutError | TimeoutError):
+        return StorageUnavailableError(f"{where} did not answer in time; retry, or raise socket_timeout.")
+    if isinstance(exc, exceptions.ConnectionError | OSError | EOFError | exceptions.RedisClusterException):
+        return lost(where, exc)
+    return _answer(exc, text, where, key)
+
+
+def lost(where: str, exc: Exception) -> StorageUnavailableError:
+    """A connection that failed and will be replaced: what was asked may be repeated."""
+    error = StorageUnavailableError(f"{where} cannot be reached ({type(exc).__name__}); retry.")
+    error.repeat = True
+    return error
+
+
+def _answer(exc: Exception, text: str, where: str, key: bytes | None) -> Exception:
+    """What the server answered, apart from refusals and outages."""
+    name = repr(key.decode("utf-8", "replace")) if key else "a key"
+    if "OOM" in text:
+        return StorageFullError(
+            f"{where} has reached maxmemory; nothing of this write was stored. Free memory and retry."
+        )
+    if "WRONGTYPE" in text:
+        return StorageCorruptError(
+            f"{name} in {where} is not of our making (WRONGTYPE); nothing was changed. Use another prefix."
+        )
+    if "READONLY" in text or isinstance(exc, exceptions.ReadOnlyError):
+        return StorageReadOnlyError(f"{where} is a read-only replica; connect to the primary.")
+    if isinstance(exc, exceptions.MovedError | exceptions.AskError):
+        return ConfigurationError(f"{where} is part of a cluster; pass cluster_mode=True or a redis+cluster:// URL.")
+    if "unknown command" in text.lower():
+        return ConfigurationError(f"{where} lacks a command this saver needs: Redis 6.2 or Valkey is required.")
+    code = text.partition(" ")[0]
+    return StorageError(f"{where} refused the operation on {name}: {type(exc).__name__}, {code}.")

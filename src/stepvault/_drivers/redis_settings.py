@@ -1,0 +1,91 @@
+"""What the sync and the async half of a Redis driver have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from stepvault._core.plan import Batch, Command, Script
+from stepvault.errors import StorageUnavailableError
+
+
+class ScriptText(NamedTuple):
+    """A Lua script: its source, the digest a server knows it by, and whether it writes."""
+
+    source: str
+    sha: str
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How commands are sent.
+
+    Attributes:
+        scripts: Scripts by name.
+        where: What messages call the server.
+        limit: Commands at work at a time; the others wait for their turn.
+        wait_replicas: Replicas that must confirm each write.
+        wait_timeout: Seconds they have for it.
+    """
+
+    scripts: Mapping[str, ScriptText]
+    where: str
+    limit: int
+    wait_replicas: int = 0
+    wait_timeout: float = 1.0
+
+    def words(self, statement: Any, *, text: bool = False) -> tuple[Any, ...]:
+        """A statement as it is sent; a script by its digest, or by its text for a server that does not know it."""
+        if isinstance(statement, Command):
+            return statement.args
+        assert isinstance(statement, Script)
+        script = self.scripts[statement.name]
+        call = ("EVAL", script.source) if text else ("EVALSHA", script.sha)
+        return (*call, len(statement.keys), *statement.keys, *statement.args)
+
+    def written(self, batch: Batch) -> list[bytes]:
+        """Keys of a batch whose writes replicas must confirm."""
+        if not self.wait_replicas:
+            return []
+        scripts = (s for s in batch.statements if isinstance(s, Script) and self.scripts[s.name].writes)
+        return list(dict.fromkeys(script.keys[0] for script in scripts))
+
+    @property
+    def wait(self) -> tuple[Any, ...]:
+        """The command that waits for replicas."""
+        return ("WAIT", self.wait_replicas, int(self.wait_timeout * 1000))
+
+    def check(self, confirmed: int) -> None:
+        """Compare how many replicas confirmed.
+
+        Raises:
+            StorageUnavailableError: Too few.
+        """
+        if confirmed < self.wait_replicas:
+            raise StorageUnavailableError(
+                f"{self.where}: {confirmed} of wait_replicas={self.wait_replicas} replicas confirmed a write within "
+                f"{self.wait_timeout:g} s. The primary has it and a failover may lose it; repeating it is safe."
+            )
+
+
+def is_unknown_script(reply: Any) -> bool:
+    """Whether a server asked for the text of a script."""
+    return isinstance(reply, NoScriptError) or (isinstance(reply, ResponseError) and "NOSCRIPT" in str(reply))
+
+
+def scan_words(args: tuple[Any, ...], nodes: int) -> tuple[int, tuple[Any, ...]]:
+    """SCAN over a cluster: which primary is next, and the command for it."""
+    cursor, node = divmod(int(args[1]), nodes)
+    return node, ("SCAN", cursor, *args[2:])
+
+
+def scan_reply(reply: Any, node: int, nodes: int) -> tuple[int, Any]:
+    """A SCAN reply with the cursor of the whole cluster."""
+    cursor, keys = int(reply[0]), reply[1]
+    if cursor:
+        return cursor * nodes + node, keys
+    return (node + 1 if node + 1 < nodes else 0), keys
