@@ -1,0 +1,48 @@
+"""Tokens by which sealed rows are found: equal for equal values, meaningless without the root key.
+
+They leak equality and frequency, and whoever gets the root key can try values. See `docs/encryption.md`.
+"""
+
+from __future__ import annotations
+
+from stepvault._core.crypto import Mac, Secret, expand, frame
+
+TOKEN_BYTES = 16
+
+
+class BlindIndex:
+    """Tokens of one deployment."""
+
+    __slots__ = ("_metadata", "_namespaces", "_owners", "_subjects", "_threads", "deployment")
+
+    def __init__(self, root: Secret) -> None:
+        self.deployment = expand(root, b"stepvault/deployment/1", 16)
+        self._threads = _key(root, b"thread")
+        self._subjects = _key(root, b"subject")
+        self._owners = _key(root, b"owner")
+        self._metadata = _key(root, b"metadata")
+        self._namespaces = _key(root, b"namespace")
+
+    def thread(self, tenant: bytes, thread: bytes) -> bytes:
+        """What stands in the thread column."""
+        return self._threads.tag(frame((tenant, thread)), TOKEN_BYTES)
+
+    def subject(self, tenant: bytes, subject: bytes) -> bytes:
+        """What subject columns, links and tombstones hold."""
+        return self._subjects.tag(frame((tenant, subject)), TOKEN_BYTES)
+
+    def owner(self, tenant: bytes, subject: bytes) -> bytes:
+        """The owner of a subject's store items in the key store; of `b""` those that belong to nobody."""
+        return self._owners.tag(frame((tenant, subject)), TOKEN_BYTES)
+
+    def metadata(self, tenant: bytes, token: bytes) -> bytes:
+        """The keyed form of a token of `metadata.tokens`, with the same equalities."""
+        return self._metadata.tag(frame((tenant, token)), TOKEN_BYTES)
+
+    def label(self, tenant: bytes, table: bytes, above: tuple[bytes, ...], label: bytes) -> bytes:
+        """A namespace label or key; equal labels under different parents have different tokens."""
+        return self._namespaces.tag(frame((tenant, table, frame(above), label)), TOKEN_BYTES)
+
+
+def _key(root: Secret, name: bytes) -> Mac:
+    return Mac(Secret(expand(root, b"stepvault/index/1/" + name)))

@@ -1,0 +1,1 @@
+"""Where wrapped data keys are kept: in the database of the payloads, or in another one."""

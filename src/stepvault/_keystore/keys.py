@@ -1,0 +1,208 @@
+"""The keys of one vault: what savers and stores ask for a `Sealer`.
+
+In the common case (an owner used within the last minute) asking costs no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from stepvault._core.blind_index import BlindIndex
+from stepvault._core.envelope import is_sealed, key_id_of
+from stepvault._core.identity import scope
+from stepvault._core.key_cache import KeyCache, Ticket
+from stepvault._core.keys import ERASED, ROOT, DataKey, KeyChain, chain, draft, living
+from stepvault._core.plan import Batch, Call, Op
+from stepvault._core.sealing import Sealer
+from stepvault._core.wrapping import Wrapper
+from stepvault._keystore.dialect import KeyStore
+from stepvault.errors import ConfigurationError, KeyShreddedError
+
+T = TypeVar("T")
+
+
+class Runner(Protocol):
+    """The driver of another database."""
+
+    def run(self, op: Op[Any]) -> Any: ...
+    async def arun(self, op: Op[Any]) -> Any: ...
+
+
+class Fresh(NamedTuple):
+    """A key that is not stored yet: `row` goes into the batch of the owner's first write."""
+
+    sealer: Sealer
+    row: DataKey
+    ticket: Ticket
+
+
+class Keys:
+    """The keys of one deployment.
+
+    Args:
+        store: Where key rows are.
+        wrapper: The keyring.
+        cache: Unwrapped keys of recent owners.
+        random: Source of keys and nonces.
+        elsewhere: The key rows' own database, if it is not the one that operations run on.
+    """
+
+    def __init__(
+        self,
+        store: KeyStore,
+        wrapper: Wrapper,
+        cache: KeyCache,
+        random: Callable[[int], bytes],
+        elsewhere: Runner | None = None,
+    ) -> None:
+        self.store = store
+        self.wrapper = wrapper
+        self.cache = cache
+        self.random = random
+        self.elsewhere = elsewhere
+        self.accept_plain = False  # while a database is being sealed
+        self._index: BlindIndex | None = None
+
+    def index(self) -> Op[BlindIndex]:
+        """The tokens of this deployment; the first caller of all makes its root key.
+
+        Raises:
+            WrongKeyError, KeyNotFoundError: The keyring is not the one of this key store.
+        """
+        if self._index is None:
+            rows = yield from self.at(self.store.load([ROOT]))
+            if not rows:
+                rows = yield from self._insert(ROOT, 1, 0)
+            secrets = yield from self.wrapper.unwrap(rows)
+            self._index = BlindIndex(secrets[rows[0].id])
+        return self._index
+
+    def sealer(self, tenant: bytes, owner: bytes, stored: Sequence[bytes] = ()) -> Op[Sealer]:
+        """The sealer of an owner, which opens all of `stored` that can be opened."""
+        return (yield from self.sealers(tenant, {owner: stored}))[owner]
+
+    def sealers(self, tenant: bytes, owners: Mapping[bytes, Sequence[bytes]]) -> Op[dict[bytes, Sealer]]:
+        """The sealers of several owners, with one read for those not in the cache.
+
+        Raises:
+            WrongKeyError, KeyNotFoundError, KeyUnavailableError: A key cannot be unwrapped.
+        """
+        chains = {owner: found for owner in owners if (found := self.cache.get(owner)) is not None}
+        stale = [owner for owner in owners if owner not in chains or _names_others(chains[owner], owners[owner])]
+        if stale:
+            chains.update((yield from self._load(stale)))
+        index = self._index or (yield from self.index())
+        return {owner: self._sealer(index, tenant, chains[owner]) for owner in owners}
+
+    def fresh(self, tenant: bytes, owner: bytes) -> Op[Fresh]:
+        """A first key for an owner that nobody else can know yet: a new thread."""
+        index = self._index or (yield from self.index())
+        ticket = self.cache.ticket()
+        new = draft(owner, 1, self.random)
+        (row,) = yield from self.wrapper.wrap([new])
+        return Fresh(self._sealer(index, tenant, chain(owner, [row], {row.id: new.secret})), row, ticket)
+
+    def stored(self, fresh: Fresh) -> None:
+        """Note that a fresh key was committed."""
+        self.cache.put(fresh.sealer.keys, fresh.ticket)
+
+    def learn(self, tenant: bytes, owner: bytes, rows: Sequence[DataKey], ticket: Ticket) -> Op[Sealer]:
+        """The sealer of an owner whose key rows came with its payloads. The ticket was taken before that read."""
+        secrets = yield from self.wrapper.unwrap(living(rows))
+        keys = chain(owner, rows, secrets)
+        self.cache.put(keys, ticket)
+        return self._sealer(self._index or (yield from self.index()), tenant, keys)
+
+    def ensure(self, tenant: bytes, owner: bytes, *, readmit: bool = False) -> Op[Sealer]:
+        """The sealer of an owner that several writers may meet first; makes its key if there is none.
+
+        Raises:
+            KeyShreddedError: The owner was shredded, and is not to be readmitted.
+        """
+        sealer = yield from self.sealer(tenant, owner)
+        if sealer.keys.newest is not None:
+            return sealer
+        return (yield from self._next(tenant, owner, readmit=readmit))
+
+    def renew(self, tenant: bytes, owner: bytes) -> Op[Sealer]:
+        """Roll over to the next generation; what older ones sealed stays readable. See `keys.MESSAGES`.
+
+        Raises:
+            KeyShreddedError: The owner was shredded.
+        """
+        return (yield from self._next(tenant, owner, beside=True))
+
+    def shred(self, owners: Iterable[bytes]) -> Op[int]:
+        """Destroy the keys of owners; how many there were. What they sealed cannot be read any more."""
+        gone = list(owners)
+        if ROOT in gone:
+            raise ConfigurationError("The root key belongs to nobody and cannot be shredded.")
+        try:
+            return (yield from self.at(self.store.shred(gone)))
+        finally:
+            self.cache.purge(gone)
+
+    def at(self, op: Op[T]) -> Op[T]:
+        """Run an operation where the key rows are."""
+        elsewhere = self.elsewhere
+        if elsewhere is None:
+            return (yield from op)
+        return (yield Call(lambda: elsewhere.run(op), lambda: elsewhere.arun(op)))  # type: ignore[no-any-return]
+
+    def _next(self, tenant: bytes, owner: bytes, *, readmit: bool = False, beside: bool = False) -> Op[Sealer]:
+        """Make the next generation: `beside` a living one, or in place of a shredded one, or the first."""
+        rows = yield from self.at(self.store.load([owner]))
+        last = max(rows, key=lambda row: row.gen, default=None)
+        shredded = len(rows) - len(living(rows))
+        if last is not None and last.wrapped is None and not readmit:
+            raise KeyShreddedError(ERASED)
+        if last is None or last.wrapped is None or beside:
+            yield from self._insert(owner, last.gen + 1 if last else 1, shredded)
+        self.cache.purge([owner])
+        sealer = yield from self.sealer(tenant, owner)
+        sealer.keys.to_seal()
+        return sealer
+
+    def _insert(self, owner: bytes, gen: int, shredded: int) -> Op[list[DataKey]]:
+        """Store a key unless somebody was first; the owner's rows."""
+        drafted = draft(owner, gen, self.random)
+        (row,) = yield from self.wrapper.wrap([drafted])
+        yield from self.at(_one_batch(self.store.insertion(row, shredded)))
+        rows = yield from self.at(self.store.load([owner]))
+        if not any(row.gen >= gen for row in rows):
+            yield from self.refused()
+        return rows
+
+    def refused(self) -> Op[None]:
+        """Say why a key was refused although nobody else made one."""
+        if self.wrapper.primary in (yield from self.at(self.store.retired())):
+            raise ConfigurationError(
+                f"Key-encryption key {self.wrapper.primary!r} was retired by a rotation; restart with the new keyring."
+            )
+        raise KeyShreddedError(ERASED)
+
+    def _load(self, owners: Sequence[bytes]) -> Op[dict[bytes, KeyChain]]:
+        ticket = self.cache.ticket()
+        rows = yield from self.at(self.store.load(owners))
+        secrets = yield from self.wrapper.unwrap(living(rows))
+        by_owner: dict[bytes, list[DataKey]] = {owner: [] for owner in owners}
+        for row in rows:
+            by_owner[row.owner].append(row)
+        chains = {owner: chain(owner, found, secrets) for owner, found in by_owner.items()}
+        for loaded in chains.values():
+            self.cache.put(loaded, ticket)
+        return chains
+
+    def _sealer(self, index: BlindIndex, tenant: bytes, keys: KeyChain) -> Sealer:
+        return Sealer(keys, scope(index.deployment, tenant, keys.owner), self.random, accept_plain=self.accept_plain)
+
+
+def _names_others(keys: KeyChain, stored: Sequence[bytes]) -> bool:
+    """Whether a payload names a key that a cached chain lacks: another process has rolled over."""
+    known = keys.keys.keys() | keys.shredded
+    return any(is_sealed(payload) and key_id_of(payload) not in known for payload in stored)
+
+
+def _one_batch(batch: Sequence[Any]) -> Op[list[Any]]:
+    return (yield Batch(batch))  # type: ignore[no-any-return]
