@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Literal
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -80,6 +82,7 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
         random=os.urandom,
         tables=Tables(),
         native=native,
+        offload=lambda work: partial(asyncio.to_thread, work),
         on_conflict=options.on_conflict,
         interrupt_deadline=options.interrupt_deadline,
     )

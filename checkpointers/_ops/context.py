@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 
 from stepvault._core.codec import Codec
 from stepvault._core.ids import id_key, text_key, text_of, thread_text
 from stepvault._core.knowledge import Knowledge, ThreadKey
+from stepvault._core.plan import Call, Op
 from stepvault._core.ports import Port
 from stepvault._core.runs import Run, Runs
 from stepvault._core.values import Decoder
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.errors import ConfigurationError
 
+T = TypeVar("T")
+
+_MUCH = 256 << 10  # bytes, or items times 256: some milliseconds of work
 LEASE_TOKEN = "__lease_token"  # in `configurable`; LangGraph hands such keys to every call and stores none
 
 
@@ -39,8 +43,15 @@ class Core:
     random: Callable[[int], bytes]
     tables: Tables
     native: Port
+    offload: Callable[[Callable[[], Any]], Callable[[], Awaitable[Any]]]
     on_conflict: str = "fork"
     interrupt_deadline: float | None = None  # minutes
+
+    def compute(self, work: Callable[[], T], size: int) -> Op[T]:
+        """Do some encoding or decoding, off the event loop if it is much."""
+        if size < _MUCH:
+            return work()
+        return (yield Call(work, self.offload(work)))  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ def begin(scope: Scope, at: Address, key: bytes, effect: Effect) -> Op[Effect]:
     def change(present: Effect | None, now: int) -> Effect:
         return present or replace(effect, started=now)
 
-    effect: Effect = yield from _change(scope, at, key, change)
-    return effect
+    recorded: Effect = yield from _change(scope, at, key, change)
+    return recorded
 
 
 def finish(scope: Scope, at: Address, key: bytes, result: Any) -> Op[Effect]:

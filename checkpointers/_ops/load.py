@@ -43,7 +43,9 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
         return None
     row = loaded.checkpoints[0]
     writes = answers.unused(at, row, loaded.writes, state)
-    return tuple_of(scope, at.key, row, writes, scope.decoder(elements))
+    decoder = scope.decoder(elements)
+    size = sum(map(len, elements.values()))
+    return (yield from scope.core.compute(lambda: tuple_of(scope, at.key, row, writes, decoder), size))
 
 
 def held(view: View | None) -> Held | None:

@@ -44,6 +44,7 @@ def put(
     kept = collect(config, metadata, scope.core.credentials)
     known = scope.core.knowledge.of(at.key)
     inherits = _inherits(checkpoint, new_versions)
+    size = sum(_weight(value) for channel, value in checkpoint["channel_values"].items() if channel in new_versions)
 
     def needs(view: View) -> bool:
         return inherits and at.checkpoint is not None and (at.ns, at.checkpoint) not in view.records
@@ -51,7 +52,9 @@ def put(
     def attempt(view: View | None) -> Op[RunnableConfig | None]:
         encoder = encoder_for(scope, view, INLINE_LIMIT)
         parent = view.records.get((at.ns, at.checkpoint)) if view and at.checkpoint else None
-        record = record_of(scope, encoder, checkpoint, kept, new_versions, parent)
+        record = yield from scope.core.compute(
+            lambda: record_of(scope, encoder, checkpoint, kept, new_versions, parent), size
+        )
         upkeep = yield from on_checkpoint(scope, at, view, state_of(view), kept.get("source"))
         state = _moved(upkeep.state, encoder, at, checkpoint_id)
         guard = guard_for(scope, at, view, state)
@@ -121,6 +124,13 @@ def _moved(state: State, encoder: Encoder, at: Address, checkpoint_id: bytes) ->
     head = max(state.head or b"", checkpoint_id)
     run_head = checkpoint_id if at.run is not None else state.run_head
     return replace(state, extents=encoder.extents, head=head, run_head=run_head)
+
+
+def _weight(value: Any) -> int:
+    """About how many bytes a value takes, without looking far into it."""
+    if isinstance(value, (str, bytes, bytearray)):
+        return len(value)
+    return 256 * len(value) if isinstance(value, (list, dict)) else 256
 
 
 def _inherits(checkpoint: Checkpoint, new_versions: ChannelVersions) -> bool:
