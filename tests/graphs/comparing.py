@@ -11,10 +11,12 @@ import asyncio
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, Interrupt
 from pydantic import BaseModel
 
 from tests.contract.matrix import Database
@@ -34,12 +36,13 @@ class OfEach:
 class Normal:
     """Values without what is random in them, so that two runs of the same can be equal."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ids: bool = False) -> None:
+        self._ids = ids
         self._seen: dict[str, str] = {}
 
     def of(self, value: Any) -> Any:
         if isinstance(value, str):
-            return IDS.sub(lambda match: self._seen.setdefault(match[0], f"<id {len(self._seen)}>"), value)
+            return value if self._ids else IDS.sub(self._place, value)
         if isinstance(value, BaseModel):
             return (type(value).__name__, self.of(dict(value)))
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -47,10 +50,11 @@ class Normal:
         if isinstance(value, tuple) and hasattr(value, "_asdict"):
             return (type(value).__name__, self.of(value._asdict()))
         if isinstance(value, Mapping):
-            kept = [(key, part) for key, part in value.items() if key not in ("created_at", "ts", "timestamp")]
-            return {self.of(key): self.of(part) for key, part in kept}
+            return {self.of(key): self.of(part) for key, part in value.items() if not _passing(key)}
         if isinstance(value, (set, frozenset)):
             return (type(value).__name__, sorted(self.of(part) for part in value))
+        if isinstance(value, (list, tuple)) and value and all(map(_asked, value)):
+            value = sorted(value, key=lambda part: IDS.sub("", str(part)))  # they stand as the tasks came to an end
         if isinstance(value, (list, tuple)):
             return [self.of(part) for part in value]  # in memory, a tuple comes back as a list
         if isinstance(value, BaseException):
@@ -58,6 +62,23 @@ class Normal:
         if slots := getattr(type(value), "__slots__", None):
             return (type(value).__name__, [self.of(getattr(value, name, None)) for name in slots])
         return value
+
+    def _place(self, match: re.Match[str]) -> str:
+        return self._seen.setdefault(match[0], f"<id {len(self._seen)}>")
+
+
+def unordered(chunks: list[Any]) -> list[Any]:
+    """What parallel tasks stream, in an order that does not depend on which was first."""
+    return sorted((Normal().of(chunk) for chunk in chunks), key=str)
+
+
+def _asked(value: Any) -> bool:
+    return isinstance(value, Interrupt) or (isinstance(value, dict) and {"id", "value"} <= value.keys())
+
+
+def _passing(key: Any) -> bool:
+    """Whether a key holds a time, or an object that only lives as long as a run."""
+    return isinstance(key, str) and (key in ("created_at", "ts", "timestamp") or key.startswith("__pregel_"))
 
 
 def same(what: str, ours: Any, theirs: Any) -> None:
@@ -73,8 +94,8 @@ def difference(ours: Any, theirs: Any, path: str = "") -> str:
             return next(
                 (found for key in ours if (found := difference(ours[key], theirs[key], f"{path}[{key!r}]"))), ""
             )
-        if isinstance(ours, (list, tuple)) and len(ours) == len(theirs):
-            pairs = enumerate(zip(ours, theirs, strict=True))
+        if isinstance(ours, (list, tuple)):
+            pairs = enumerate(zip_longest(ours, theirs, fillvalue="nothing"))
             return next((found for i, pair in pairs if (found := difference(*pair, f"{path}[{i}]"))), "")
         if ours == theirs:
             return ""
@@ -139,7 +160,7 @@ class Twins:
             config = self.config if at is None else at.make(history)
             given = value.make(history) if isinstance(value, OfEach) else value
             said.append(await app.all_of("stream", given, config, **options))
-        normal = [Normal().of(chunks if ordered else sorted(chunks, key=_shape)) for chunks in said]
+        normal = [Normal().of(chunks) if ordered else unordered(chunks) for chunks in said]
         same("streams", normal[1], normal[0])
         await self.compare()
         return said[1]
@@ -164,13 +185,13 @@ class Twins:
         states = {name: await self._everything(app) for name, app in self.apps.items() if name != "memory"}
         theirs = await self._everything(self.apps["memory"])
         ours, others = states.values()
-        same("what another saver on the same database reads", others, ours)
+        same("what another saver on the same database reads", Normal(ids=True).of(others), Normal(ids=True).of(ours))
         same("what is remembered", Normal().of(ours), Normal().of(theirs))
 
     async def _everything(self, app: App) -> Any:
         head = await app.call("get_state", self.config, subgraphs=True)
         history = await app.history(self.config)
-        spaces = sorted(set(_namespaces(head)))
+        spaces = dict.fromkeys(_namespaces(head))
         inner = [
             await app.history({"configurable": {**self.config["configurable"], "checkpoint_ns": ns}}) for ns in spaces
         ]
@@ -194,11 +215,6 @@ def _namespaces(state: Any) -> list[str]:
     return found
 
 
-def _shape(chunk: Any) -> str:
-    """A key to sort by what parallel tasks stream: without ids."""
-    return IDS.sub("", str(chunk))
-
-
 def newest(*nodes: str) -> OfEach:
     """The config of the newest checkpoint that waits for these nodes."""
     return OfEach(lambda history: next(state.config for state in history if state.next == nodes))
@@ -206,8 +222,6 @@ def newest(*nodes: str) -> OfEach:
 
 def answers(**by_question: Any) -> OfEach:
     """A resume map for what is asked: answers by the value of their interrupt."""
-    from langgraph.types import Command
-
     return OfEach(
         lambda history: Command(
             resume={asked.id: by_question[asked.value] for asked in history[0].interrupts if asked.value in by_question}
