@@ -1,0 +1,185 @@
+-- Statements of the Postgres store. {names} are the tables with schema and prefix, {now} the server's time, {live}
+-- "not expired", {more} the conditions of one search. A batch is one statement: WITH its writes, then a UNION ALL of
+-- its reads, which see the state before the writes. OFFSET 0 and MATERIALIZED hold the planner to the index on
+-- (tenant, ns), whatever it believes about the sizes of the tables.
+
+-- name: gets
+SELECT %(kind)s::int, q.place::bigint, i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint,
+    i.body, NULL::float8
+FROM unnest(%(ns)s::bytea[], %(key)s::bytea[]) WITH ORDINALITY q (ns, key, place)
+CROSS JOIN LATERAL (SELECT * FROM {item} i
+    WHERE i.tenant = %(tenant)s AND i.ns = q.ns AND i.key = q.key AND {live} OFFSET 0) i
+
+-- name: find
+SELECT %(kind)s::int, 0::bigint, i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint,
+    i.body, NULL::float8
+FROM (SELECT f.id FROM (SELECT i.id, i.no FROM {item} i
+          WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s AND {live} {more} OFFSET 0) f
+      ORDER BY f.no DESC LIMIT %(limit)s::bigint OFFSET %(offset)s::bigint) f
+JOIN {item} i ON i.id = f.id
+
+-- name: match
+SELECT %(kind)s::int, 0::bigint, i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint,
+    i.body, f.score
+FROM (SELECT i.id, ts_rank(i.words, to_tsquery('simple', %(words)s), 1)::float8 AS score FROM {item} i
+      WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s AND {live} {more}
+          AND i.words @@ to_tsquery('simple', %(words)s)
+      ORDER BY score DESC, i.no DESC LIMIT %(limit)s::bigint) f
+JOIN {item} i ON i.id = f.id
+
+-- name: namespaces
+SELECT DISTINCT %(kind)s::int, 0::bigint, NULL::bigint, i.ns, NULL::bytea, NULL::bigint, NULL::bigint, NULL::float8,
+    NULL::bytea, NULL::bytea, NULL::bytea, NULL::float8
+FROM {item} i WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s AND {live}
+
+-- name: few
+WITH few AS MATERIALIZED (
+    SELECT i.id, i.no FROM {item} i
+    WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s AND {live} {more} LIMIT %(most)s::bigint + 1),
+best AS (
+    SELECT v.item, {score}(min(v.embedding {distance} %(vector)s::{vector_type})) AS score
+    FROM few JOIN {vector} v ON v.item = few.id AND v.no = few.no
+    WHERE (SELECT count(*) FROM few) <= %(most)s::bigint
+    GROUP BY v.item ORDER BY score DESC LIMIT %(limit)s::bigint)
+SELECT i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint, i.body, best.score
+FROM best JOIN {item} i ON i.id = best.item
+UNION ALL
+SELECT -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+WHERE (SELECT count(*) FROM few) > %(most)s::bigint
+
+-- name: near
+SELECT i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint, i.body,
+    {score}(v.embedding {distance} %(vector)s::{vector_type})
+FROM {vector} v JOIN {item} i ON i.id = v.item AND i.no = v.no
+WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s AND {live} {more}
+ORDER BY v.embedding {distance} %(vector)s::{vector_type} LIMIT %(limit)s::bigint
+
+-- name: iterate
+SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.max_scan_tuples', '2147483647', true),
+    set_config('hnsw.ef_search', %(ef)s, true)
+
+-- name: deletes
+gone AS (
+    DELETE FROM {item} i USING (
+        SELECT i.id FROM unnest(%(gone_ns)s::bytea[], %(gone_key)s::bytea[]) q (ns, key)
+        JOIN {item} i ON i.tenant = %(tenant)s AND i.ns = q.ns AND i.key = q.key
+        ORDER BY i.ns, i.key FOR UPDATE OF i) q
+    WHERE i.id = q.id)
+
+-- name: puts
+given AS MATERIALIZED (
+    SELECT nextval({item_no_name}) AS no, {now} AS at, q.* FROM unnest(
+        %(ns)s::bytea[], %(key)s::bytea[], %(ttl)s::float8[], %(thread)s::bytea[], %(checkpoint)s::bytea[],
+        %(tokens)s::text[], %(fields)s::text[], %(words)s::text[], %(body)s::bytea[])
+        q (ns, key, ttl, thread, checkpoint, tokens, fields, words, body)),
+put AS (
+    INSERT INTO {item} AS i (no, tenant, ns, key, created_at, updated_at, ttl, expires_at, thread, checkpoint, tokens,
+        fields, words, body)
+    SELECT no, %(tenant)s, ns, key, at, at, ttl, at + (ttl * 60000000)::bigint, thread, checkpoint, tokens::bigint[],
+        fields, to_tsvector('simple', words), body
+    FROM given ORDER BY ns, key
+    ON CONFLICT (tenant, ns, key) DO UPDATE SET
+        no = excluded.no, updated_at = excluded.updated_at, ttl = excluded.ttl, expires_at = excluded.expires_at,
+        created_at = CASE WHEN i.expires_at <= excluded.created_at THEN excluded.created_at ELSE i.created_at END,
+        thread = excluded.thread, checkpoint = excluded.checkpoint, tokens = excluded.tokens,
+        fields = excluded.fields, words = excluded.words, body = excluded.body
+    RETURNING i.id, i.no, i.ns, i.key)
+
+-- name: put_vectors
+stale AS (
+    DELETE FROM {vector} v USING (
+        SELECT i.id FROM given JOIN {item} i ON i.tenant = %(tenant)s AND i.ns = given.ns AND i.key = given.key) q
+    WHERE v.item = q.id),
+embedded AS (
+    INSERT INTO {vector} (item, no, embedding)
+    SELECT put.id, put.no, q.embedding::{vector_type}
+    FROM unnest(%(vector_ns)s::bytea[], %(vector_key)s::bytea[], %(vector)s::text[]) q (ns, key, embedding)
+    JOIN put ON put.ns = q.ns AND put.key = q.key)
+
+-- name: touch
+UPDATE {item} i SET expires_at = {now} + (i.ttl * 60000000)::bigint
+WHERE i.no = ANY (%(no)s::bigint[]) AND i.ttl IS NOT NULL AND {live}
+
+-- name: delete_prefix
+WITH gone AS (
+    DELETE FROM {item} i WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s
+    RETURNING i.id, i.no, {live} AS live)
+SELECT count(*) FILTER (WHERE live), {vectors} FROM gone
+
+-- name: count_vectors
+count(*) FILTER (WHERE live AND EXISTS (SELECT 1 FROM {vector} v WHERE v.item = gone.id AND v.no = gone.no))
+
+-- name: sweep
+WITH gone AS (
+    DELETE FROM {item} i WHERE i.id IN (
+        SELECT id FROM {item} WHERE expires_at <= {now} ORDER BY expires_at LIMIT %(limit)s::bigint
+        FOR UPDATE SKIP LOCKED)
+    RETURNING 1)
+SELECT count(*) FROM gone
+
+-- name: index
+SELECT dims, distance, model, ready, (
+    SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector')
+FROM (SELECT 1) one LEFT JOIN {vector_index} ON true
+
+-- name: lock_index
+LOCK TABLE {vector_index} IN EXCLUSIVE MODE
+
+-- name: extension_exists
+SELECT 1 FROM pg_available_extensions WHERE name = 'vector'
+
+-- name: create_extension
+CREATE EXTENSION IF NOT EXISTS vector
+
+-- name: drop_vectors
+DROP TABLE IF EXISTS {vector}
+
+-- name: create_vectors
+-- `no` is the version of the item a vector belongs to.
+CREATE TABLE {vector} (
+    item bigint NOT NULL REFERENCES {item} (id) ON DELETE CASCADE,
+    no bigint NOT NULL,
+    embedding {vector_type}({dims}) NOT NULL)
+
+-- name: create_vector_item
+CREATE INDEX ON {vector} (item)
+
+-- name: create_vector_ann
+CREATE INDEX ON {vector} USING {method} (embedding {operators}) {parameters}
+
+-- name: record_index
+INSERT INTO {vector_index} (id, dims, distance, model, ready)
+VALUES (1, %(dims)s, %(distance)s, %(model)s, %(ready)s)
+ON CONFLICT (id) DO UPDATE SET dims = excluded.dims, distance = excluded.distance, model = excluded.model,
+    ready = excluded.ready
+
+-- name: page
+SELECT i.no, i.fields, i.body FROM {item} i WHERE i.no > %(after)s AND {live} ORDER BY i.no LIMIT %(limit)s::bigint
+
+-- name: set_vectors
+WITH stale AS (
+    DELETE FROM {vector} v USING {item} i WHERE i.no = ANY (%(no)s::bigint[]) AND v.item = i.id)
+INSERT INTO {vector} (item, no, embedding)
+SELECT i.id, i.no, q.embedding::{vector_type} FROM unnest(%(vector_no)s::bigint[], %(vector)s::text[]) q (no, embedding)
+JOIN {item} i ON i.no = q.no
+
+-- name: survey
+SELECT current_setting('server_version_num')::int, to_regclass(%(migration)s) IS NOT NULL,
+    %(schema)s::text IS NULL OR to_regnamespace(%(schema)s) IS NOT NULL
+
+-- name: lock_migrations
+SELECT pg_advisory_xact_lock(7299345230218163)
+
+-- name: applied
+SELECT number, checksum, oldest FROM {store_migration}
+
+-- name: create_schema
+CREATE SCHEMA IF NOT EXISTS {schema}
+
+-- name: create_migration
+CREATE TABLE IF NOT EXISTS {store_migration} (number integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
+    oldest integer NOT NULL, applied_at bigint NOT NULL)
+
+-- name: record_migration
+INSERT INTO {store_migration} (number, name, checksum, oldest, applied_at)
+VALUES (%(number)s, %(name)s, %(checksum)s, %(oldest)s, {now})
