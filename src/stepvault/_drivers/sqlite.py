@@ -8,12 +8,12 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from stepvault._core.plan import Batch, Mode, Op, Stmt, run
 from stepvault._drivers.sqlite_errors import translated
+from stepvault._drivers.worker import Worker
 from stepvault.errors import ConfigurationError, StorageUnavailableError
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class SqliteDriver:
         self._file: tuple[int, int] | None = None
         self._pid = os.getpid()
         self._close_later: weakref.finalize[Any, Any] | None = None
-        self._worker: ThreadPoolExecutor | None = None
+        self._worker: Worker | None = None
 
     # -- connection
 
@@ -126,7 +126,7 @@ class SqliteDriver:
         self._closed = True
         worker, self._worker = self._worker, None
         if worker is not None:
-            worker.shutdown(wait=True)
+            worker.close()
         with self.lock:
             if self._close_later is not None:
                 self._close_later()
@@ -175,26 +175,12 @@ class SqliteDriver:
     # -- async
 
     async def arun(self, op: Op[T]) -> T:
-        """Drive an operation on the worker thread, in one hop.
-
-        A cancelled caller still waits for the end: the thread cannot be stopped, and half-known is worse than late.
-        """
+        """Drive an operation on the worker thread, in one hop; a cancelled caller still waits for its end."""
         if self._pid != os.getpid():
             self._after_fork()
         if self._worker is None:
-            self._worker = ThreadPoolExecutor(1, thread_name_prefix="stepvault-sqlite")
-        work = asyncio.get_running_loop().run_in_executor(self._worker, run, op, self)
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            while not work.done():
-                try:
-                    await asyncio.wait([work])
-                except asyncio.CancelledError:
-                    continue
-            if not work.cancelled():
-                work.exception()
-            raise
+            self._worker = Worker("stepvault-sqlite")
+        return await self._worker.do(run, op, self)
 
 
 class _Session:
