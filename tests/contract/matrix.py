@@ -144,7 +144,7 @@ class PostgresDatabase(Database):
     def content(self) -> bytes:
         with psycopg.connect(self.url) as connection:
             tables = [name.encode() for name in _tables(connection)]
-            rows = [connection.execute(b"SELECT t::text FROM %s t" % name).fetchall() for name in tables]
+            rows = [connection.execute(b"SELECT x::text FROM %s x" % name).fetchall() for name in tables]
         texts = [text for table in rows for (text,) in table]
         return b"".join(text.encode("utf-8", "replace") + _bytea_in(text) for text in texts)
 
