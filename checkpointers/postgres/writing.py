@@ -53,7 +53,7 @@ class Writing:
 
     def add_elements(self, elements: Elements) -> None:
         """New element rows; they replace the rows of closed pages, those that keep their number in place."""
-        if elements.closed:
+        if elements.closed and "no" in self.args:
             numbers = {row.no for row in elements.rows}
             pages = [range(first_of(page), first_of(page) + PAGE) for page in elements.closed]
             dropped = [Int8(no) for page in pages for no in page if no not in numbers]
