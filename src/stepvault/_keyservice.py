@@ -53,14 +53,14 @@ def _ask_all(service: Any, asks: Sequence[Ask]) -> list[Any]:
 def _ask(service: Any, ask: Ask) -> Any:
     with _translated(ask):
         if isinstance(ask.data, Secret):
-            return _wrapped(ask, service.wrap(ask.kek, ask.data.value, ask.context))
+            return _wrapped(ask, Secret(service.wrap(ask.kek, ask.data.value, ask.context)))
         return _unwrapped(ask, Secret(service.unwrap(ask.kek, ask.data, ask.context)))
 
 
 async def _aask(service: Any, ask: Ask) -> Any:
     with _translated(ask):
         if isinstance(ask.data, Secret):
-            return _wrapped(ask, await service.awrap(ask.kek, ask.data.value, ask.context))
+            return _wrapped(ask, Secret(await service.awrap(ask.kek, ask.data.value, ask.context)))
         return _unwrapped(ask, Secret(await service.aunwrap(ask.kek, ask.data, ask.context)))
 
 
@@ -77,10 +77,11 @@ def _translated(ask: Ask) -> Iterator[None]:
         ) from exc
 
 
-def _wrapped(ask: Ask, reply: Any) -> bytes:
-    if not isinstance(reply, (bytes, bytearray)) or ask.data.value in reply:
+def _wrapped(ask: Ask, reply: Secret) -> bytes:
+    """A service that wraps nothing would have us store the key as it is."""
+    if not isinstance(reply.value, (bytes, bytearray)) or ask.data.value in reply.value:
         raise ConfigurationError(f"wrap of the key service returned no wrapped key for {ask.kek!r}.")
-    return bytes(reply)
+    return bytes(reply.value)
 
 
 def _unwrapped(ask: Ask, reply: Secret) -> Secret:

@@ -65,9 +65,10 @@ class Store:
         cache = KeyCache(options.pop("clock", Clock()), ttl=options.pop("ttl", 60))
         return Keys(self.dialect, keyring.wrapper(), cache, options.pop("random", os.urandom), **options)
 
-    def fill(self, keyring: Keyring, count: int) -> list[Draft]:
+    def fill(self, keyring: Keyring, count: int, first: int = 1) -> list[Draft]:
         """Store so many data keys."""
-        drafts = [Draft(number.to_bytes(16, "big"), 1, Secret(os.urandom(32))) for number in range(1, count + 1)]
+        numbers = range(first, first + count)
+        drafts = [Draft(number.to_bytes(16, "big"), 1, Secret(os.urandom(32))) for number in numbers]
         self.run(_store(self.dialect, keyring, drafts))
         return drafts
 
