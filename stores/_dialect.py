@@ -47,7 +47,7 @@ class Find:
     """Items below a namespace prefix, newest first.
 
     `tokens`: an item that lacks one of them cannot match; others still may not.
-    `before`: continue below this `no`. `max_age` is in microseconds.
+    `before`: continue below this `no`, or with it where several items can have one. `max_age` is in microseconds.
     """
 
     prefix: bytes
@@ -161,10 +161,13 @@ class Dialect(Protocol):
         """Mark a rebuilt index as ready."""
         ...
 
-    def page(self, after: int, limit: int) -> Op[list[tuple[int, str | None, bytes]]]:
-        """Items of every tenant in the order of writing: `no`, `fields`, `body`."""
+    def page(self, after: Any, limit: int) -> Op[tuple[list[tuple[Any, str | None, bytes]], Any]]:
+        """Items of every tenant as name, `fields` and `body`, and where the next page begins (None: nowhere).
+
+        `after` is None for the first page. A name is of one version of an item.
+        """
         ...
 
-    def set_vectors(self, vectors: Sequence[tuple[int, Sequence[bytes]]]) -> Op[None]:
-        """Replace the vectors of items that still have this `no`."""
+    def set_vectors(self, vectors: Sequence[tuple[Any, Sequence[bytes]]]) -> Op[None]:
+        """Replace the vectors of the items that still are the version of this name."""
         ...

@@ -15,6 +15,7 @@ from typing_extensions import Self
 
 from stepvault._core import plan
 from stepvault._core.ids import text_key
+from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
 from stepvault.stores._dialect import Dialect, Removed
 from stepvault.stores._ops import batch, indexing, namespaces, remove
 from stepvault.stores._ops.context import Scope
@@ -23,7 +24,6 @@ from stepvault.stores._ops.searching import ExtendedSearch, SearchExtras, Search
 from stepvault.stores._ops.values import FoundItem
 from stepvault.stores._options import StoreOptions, build_core, index_settings, ttl_settings
 from stepvault.stores._provenance import current_source
-from stepvault.stores._sweeper import TaskSweeper, ThreadSweeper
 
 T = TypeVar("T")
 
@@ -245,12 +245,14 @@ class StoreShell(BaseStore):
         """
         core = self._scope.core
         self._run(indexing.begin_reindex(core))
-        after, count = 0, 0
-        while after >= 0:
-            after, wanted = self._run(indexing.reindex_page(self._scope, after))
+        after, count = None, 0
+        while True:
+            wanted, after = self._run(indexing.reindex_page(self._scope, after))
             made = plan.run(self._documents(wanted), _NOWHERE)
             self._run(indexing.store_page(self._scope, wanted, made))
             count += sum(bool(texts) for _, texts in wanted)
+            if after is None:
+                break
         self._run(indexing.finish_reindex(core))
         return count
 
@@ -258,16 +260,18 @@ class StoreShell(BaseStore):
         """Async version of `reindex`."""
         core = self._scope.core
         await self._arun(indexing.begin_reindex(core))
-        after, count = 0, 0
-        while after >= 0:
-            after, wanted = await self._arun(indexing.reindex_page(self._scope, after))
+        after, count = None, 0
+        while True:
+            wanted, after = await self._arun(indexing.reindex_page(self._scope, after))
             made = await plan.arun(self._documents(wanted), _NOWHERE)
             await self._arun(indexing.store_page(self._scope, wanted, made))
             count += sum(bool(texts) for _, texts in wanted)
+            if after is None:
+                break
         await self._arun(indexing.finish_reindex(core))
         return count
 
-    def _documents(self, wanted: list[tuple[int, list[str]]]) -> plan.Op[dict[str, bytes]]:
+    def _documents(self, wanted: list[tuple[Any, list[str]]]) -> plan.Op[dict[str, bytes]]:
         index = self._scope.core.index
         assert index is not None
         return (yield from embed(index, (text for _, texts in wanted for text in texts), ()))[0]

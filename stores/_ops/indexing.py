@@ -94,21 +94,21 @@ def begin_reindex(core: Core) -> Op[None]:
         yield from core.dialect.make_index(core.index.record(ready=False))
 
 
-def reindex_page(scope: Scope, after: int) -> Op[tuple[int, list[tuple[int, list[str]]]]]:
-    """The next items with the texts to embed, and where the page after them begins (-1: nowhere)."""
+def reindex_page(scope: Scope, after: Any) -> Op[tuple[list[tuple[Any, list[str]]], Any]]:
+    """The next items with the texts to embed, and where the page after them begins (None: nowhere)."""
     index = scope.core.index
     assert index is not None
-    rows = yield from scope.core.dialect.page(after, _PAGE)
+    rows, following = yield from scope.core.dialect.page(after, _PAGE)
     wanted = []
-    for no, fields, body in rows:
+    for name, fields, body in rows:
         texts = texts_at(decode_value(scope, body), paths_of(fields, index.paths))
-        wanted.append((no, texts))
-    return (rows[-1][0] if len(rows) == _PAGE else -1), wanted
+        wanted.append((name, texts))
+    return wanted, following
 
 
-def store_page(scope: Scope, wanted: Sequence[tuple[int, Sequence[str]]], documents: dict[str, bytes]) -> Op[None]:
-    """Store the vectors of a page; items written meanwhile have theirs already."""
-    yield from scope.core.dialect.set_vectors([(no, [documents[text] for text in texts]) for no, texts in wanted])
+def store_page(scope: Scope, wanted: Sequence[tuple[Any, Sequence[str]]], documents: dict[str, bytes]) -> Op[None]:
+    """Store the vectors of a page; items written meanwhile are not touched, their version comes later."""
+    yield from scope.core.dialect.set_vectors([(name, [documents[text] for text in texts]) for name, texts in wanted])
 
 
 def finish_reindex(core: Core) -> Op[None]:

@@ -47,17 +47,18 @@ class VectorCache:
                 if version in self._places:
                     continue
                 count = len(vectors) // (4 * dims) if len(vectors) % (4 * dims) == 0 else 0
-                self._reserve(np, dims, count)
+                matrix, norms = self._reserve(np, dims, count)
                 if count:
                     rows = np.frombuffer(vectors, np.float32).reshape(-1, dims)
-                    self._matrix[self._used : self._used + count] = rows
-                    self._norms[self._used : self._used + count] = np.sqrt((rows * rows).sum(axis=1))
+                    matrix[self._used : self._used + count] = rows
+                    norms[self._used : self._used + count] = np.sqrt((rows * rows).sum(axis=1))
                 self._places[version] = (self._used, count)
                 self._used += count
 
-    def _reserve(self, np: Any, dims: int, count: int) -> None:
+    def _reserve(self, np: Any, dims: int, count: int) -> tuple[Any, Any]:
+        """Make room for more rows; returns the arrays they go to."""
         if self._matrix is not None and self._dims == dims and self._used + count <= len(self._matrix):
-            return
+            return self._matrix, self._norms
         limit = max(1, self._max_bytes // (4 * dims))
         if self._matrix is None or self._dims != dims or self._used + count > limit:
             self._places, self._used, size = {}, 0, 256
@@ -68,6 +69,7 @@ class VectorCache:
         if self._used:
             matrix[: self._used], norms[: self._used] = self._matrix[: self._used], self._norms[: self._used]
         self._matrix, self._norms, self._dims = matrix, norms, dims
+        return matrix, norms
 
     def nearest(
         self, versions: Sequence[Version], query: bytes, distance: str, limit: int
@@ -84,7 +86,7 @@ class VectorCache:
             except KeyError:
                 return None
             matrix, norms, used = self._matrix, self._norms, self._used
-        if not used or not limit or not places:
+        if matrix is None or not used or not limit or not places:
             return []
         starts, counts = np.array(places, np.int64).T
         owners = np.flatnonzero(counts)
@@ -148,23 +150,25 @@ def numpy() -> Any:
     return np
 
 
-def by_words(words: Sequence[str], found: Sequence[tuple[Any, Mapping[str, int]]]) -> list[tuple[Any, float]]:
-    """The names whose texts hold any of the words, by BM25, best first, ties in the order they came.
+def by_words(
+    words: Sequence[str], found: Sequence[tuple[Any, Mapping[str, int]]], items: int, length: int
+) -> list[tuple[Any, float]]:
+    """Rank names by BM25, best first, ties in the order they came.
 
     Args:
         words: What to look for.
-        found: Names with the count of each word in their text.
+        found: Names with the count of each word in their text; every one has one of the words.
+        items: How many texts there are, those without the words included.
+        length: How many words they have together.
     """
-    lengths = [sum(counts.values()) for _, counts in found]
-    average = (sum(lengths) / len(lengths) if lengths else 0) or 1.0
+    average = length / items if length else 1.0
     having = Counter(word for _, counts in found for word in words if word in counts)
     scored = []
-    for (name, counts), length in zip(found, lengths, strict=True):
-        spread = 1.2 * (0.25 + 0.75 * length / average)
+    for name, counts in found:
+        spread = 1.2 * (0.25 + 0.75 * sum(counts.values()) / average)
         parts = [(word, counts[word]) for word in words if word in counts]
-        if parts:
-            score = sum(_rarity(len(found), having[word]) * times * 2.2 / (times + spread) for word, times in parts)
-            scored.append((name, score))
+        score = sum(_rarity(items, having[word]) * times * 2.2 / (times + spread) for word, times in parts)
+        scored.append((name, score))
     return sorted(scored, key=lambda pair: -pair[1])
 
 

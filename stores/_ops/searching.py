@@ -166,7 +166,9 @@ def _scan(scope: Scope, search: Search, find: Find) -> Op[list[Hit]]:
         reply = yield from scope.core.dialect.work(scope.tenant, Work(finds=[find]))
         rows = reply.finds[0]
         if search.mode is None:
-            hits += _select(scope, search, rows)
+            seen = {(hit.row.ns, hit.row.key, hit.row.no) for hit in hits}
+            found = _select(scope, search, rows)
+            hits += [hit for hit in found if (hit.row.ns, hit.row.key, hit.row.no) not in seen]
         else:
             hits = _select(scope, search, rows)
         if _enough(search, find, rows, hits):

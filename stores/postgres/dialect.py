@@ -50,7 +50,7 @@ class PostgresDialect:
         return text
 
     def _ask(self, name: str, /, **args: Any) -> Op[list[Any]]:
-        (rows,) = yield Batch([Stmt(self._text(name), args)])  # type: ignore[arg-type]
+        (rows,) = yield Batch([Stmt(self._text(name), args)])
         return rows  # type: ignore[no-any-return]
 
     # -- one batch
@@ -89,7 +89,7 @@ class PostgresDialect:
         if not reads and not writes:
             return None, parts
         text = " UNION ALL ".join(f"({read})" for read in reads) or "SELECT NULL WHERE false"
-        return Stmt(literal(f"WITH {', '.join(writes)} {text}" if writes else text), args), parts  # type: ignore[arg-type]
+        return Stmt(literal(f"WITH {', '.join(writes)} {text}" if writes else text), args), parts
 
     def _writes(self, work: Work, args: dict[str, Any]) -> list[str]:
         writes: list[str] = []
@@ -117,21 +117,21 @@ class PostgresDialect:
         more = {"more": _narrowing(find, values)}
         approximate = self._ann.approximate(len(find.vector) // 4)
         most = max(_EXACT, find.limit) if approximate else 2**62
-        exact = Stmt(self._text("few", more), {**values, "most": Int8(most), "limit": Int8(find.limit)})  # type: ignore[arg-type]
+        exact = Stmt(self._text("few", more), {**values, "most": Int8(most), "limit": Int8(find.limit)})
         (rows,) = yield Batch([exact], retry=True)
         if not rows or rows[-1][0] != -1:
             return _ranked(rows, find.limit)
         limit = find.limit
         while True:  # several vectors of one item take several rows
-            near = Stmt(self._text("near", more), {**values, "limit": Int8(limit)})  # type: ignore[arg-type]
-            settings = Stmt(self._text("iterate"), {"ef": str(min(1000, max(100, 2 * limit)))})  # type: ignore[arg-type]
+            near = Stmt(self._text("near", more), {**values, "limit": Int8(limit)})
+            settings = Stmt(self._text("iterate"), {"ef": str(min(1000, max(100, 2 * limit)))})
             _, rows = yield Batch([settings, near], retry=True)
             found = _ranked(rows, find.limit)
             if len(found) >= find.limit:
                 return found
             if len(rows) < limit:  # the index gave up: an answer that is too short would be taken for the end
                 everything = {**values, "most": Int8(2**62), "limit": Int8(find.limit)}
-                (rows,) = yield Batch([Stmt(self._text("few", more), everything)], retry=True)  # type: ignore[arg-type]
+                (rows,) = yield Batch([Stmt(self._text("few", more), everything)], retry=True)
                 return _ranked(rows, find.limit)
             limit *= 2
 
@@ -175,10 +175,11 @@ class PostgresDialect:
     def finish_index(self, record: IndexRecord) -> Op[None]:
         yield from self._record(record)
 
-    def page(self, after: int, limit: int) -> Op[list[tuple[int, str | None, bytes]]]:
-        return (yield from self._ask("page", after=Int8(after), limit=Int8(limit)))
+    def page(self, after: Any, limit: int) -> Op[tuple[list[tuple[Any, str | None, bytes]], Any]]:
+        rows = yield from self._ask("page", after=Int8(after or 0), limit=Int8(limit))
+        return rows, rows[-1][0] if len(rows) == limit else None
 
-    def set_vectors(self, vectors: Sequence[tuple[int, Sequence[bytes]]]) -> Op[None]:
+    def set_vectors(self, vectors: Sequence[tuple[Any, Sequence[bytes]]]) -> Op[None]:
         rows = [(no, text_of_vector(vector)) for no, found in vectors for vector in found]
         yield from self._ask(
             "set_vectors",
@@ -195,7 +196,7 @@ class PostgresDialect:
     def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
         count = {"vectors": self._text("count_vectors") if self._vectors is not None else "0"}
         args = {"tenant": tenant, "low": prefix, "high": prefix + _ABOVE}
-        ((row,),) = yield Batch([Stmt(self._text("delete_prefix", count), args)])  # type: ignore[arg-type]
+        ((row,),) = yield Batch([Stmt(self._text("delete_prefix", count), args)])
         return Removed(*row)
 
     def sweep(self, limit: int) -> Op[int]:

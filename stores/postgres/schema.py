@@ -58,7 +58,7 @@ class Schema:
         return {"migration": self._names.table("store_migration"), "schema": schema}
 
     def _one(self, name: str, args: Mapping[str, Any]) -> Op[list[Row]]:
-        (rows,) = yield Batch([Stmt(self._names.fill(QUERIES[name]), args)])  # type: ignore[arg-type]
+        (rows,) = yield Batch([Stmt(self._names.fill(QUERIES[name]), args)])
         return rows  # type: ignore[no-any-return]
 
     def ddl(self) -> str:

@@ -185,13 +185,15 @@ class SqliteDialect:
     def finish_index(self, record: IndexRecord) -> Op[None]:
         yield Batch([Stmt(SQL["make_index"], record)])
 
-    def page(self, after: int, limit: int) -> Op[list[tuple[int, str | None, bytes]]]:
-        return (yield Atomic(_one(Stmt(SQL["page"], (after, limit))), "read"))  # type: ignore[no-any-return]
+    def page(self, after: Any, limit: int) -> Op[tuple[list[tuple[Any, str | None, bytes]], Any]]:
+        rows = yield Atomic(_one(Stmt(SQL["page"], (after or 0, limit))), "read")
+        return rows, rows[-1][0] if len(rows) == limit else None
 
-    def set_vectors(self, vectors: Sequence[tuple[int, Sequence[bytes]]]) -> Op[None]:
-        rows = [(no, b"".join(found)) for no, found in vectors if found]
-        if rows:
-            yield Batch([Stmt(SQL["set_vector"], rows, many=True)])
+    def set_vectors(self, vectors: Sequence[tuple[Any, Sequence[bytes]]]) -> Op[None]:
+        yield Batch([
+            Stmt(SQL["drop_vector_no"], [(no,) for no, _ in vectors], many=True),
+            Stmt(SQL["set_vector"], [(no, b"".join(found)) for no, found in vectors if found], many=True),
+        ])  # fmt: skip
         self._cache.clear()
 
 

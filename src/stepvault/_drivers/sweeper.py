@@ -1,4 +1,4 @@
-"""Removing expired items now and then, from a thread or a task, for stores that were given a `ttl=`."""
+"""Removing what has expired now and then, from a thread or a task."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Any
 
-logger = logging.getLogger("stepvault.stores")
+logger = logging.getLogger("stepvault")
 
 
 class ThreadSweeper:
-    """A daemon thread that ends with its store."""
+    """A daemon thread that ends with its saver or store."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -49,7 +49,7 @@ def _sweep_loop(sweep: weakref.WeakMethod[Any], stop: threading.Event, ended: Fu
         try:
             _report(method())
         except Exception:
-            logger.exception("A sweep of expired items failed; the next one follows.")
+            logger.exception("A sweep failed; the next one follows.")
         del method
     if not ended.done():
         ended.set_result(None)
@@ -87,10 +87,10 @@ async def _asweep_loop(sweep: weakref.WeakMethod[Any], seconds: float) -> None:
         try:
             _report(await method())
         except Exception:
-            logger.exception("A sweep of expired items failed; the next one follows.")
+            logger.exception("A sweep failed; the next one follows.")
         del method
 
 
 def _report(count: int) -> None:
     if count:
-        logger.info("Swept %d expired items.", count)
+        logger.info("Swept %d expired threads or items.", count)

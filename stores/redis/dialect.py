@@ -1,0 +1,219 @@
+"""The storage primitives on Redis: Lua for each write, groups of items in one slot each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from stepvault._core.plan import Batch, Command, Op, Script
+from stepvault.errors import ConfigurationError, StorageError
+from stepvault.stores._dialect import Find, IndexRecord, ItemRow, NewItem, Removed, Reply, Work
+from stepvault.stores.redis.layout import (
+    Group,
+    Keys,
+    group_of,
+    item_id,
+    pack_body,
+    pack_member,
+    unpack,
+    unpack_member,
+    version_of,
+)
+from stepvault.stores.redis.walking import Walking, got, name_of
+
+_PAGE = 1000
+
+logger = logging.getLogger("stepvault")
+
+
+class RedisDialect(Walking):
+    """See `Dialect`.
+
+    The writes of a batch are atomic within one group, not across groups: they can lie on different servers.
+    """
+
+    automatic_setup = True
+
+    # -- settings
+
+    def setup(self) -> Op[None]:
+        """Look at the server's settings; there is nothing to create.
+
+        Raises:
+            ConfigurationError: The server may evict items when its memory is full.
+        """
+        try:
+            (replies,) = yield Batch([Command(("CONFIG GET", "maxmemory*"))])
+        except (ConfigurationError, StorageError) as exc:
+            logger.warning("CONFIG cannot be read (%s); make sure that maxmemory-policy is noeviction.", exc)
+            return
+        for reply in [replies] if isinstance(replies, dict) else replies:
+            policy, bound = reply.get("maxmemory-policy", "noeviction"), reply.get("maxmemory", "0")
+            advice = f"maxmemory-policy is {policy}: Redis may evict memories. Set it to noeviction."
+            if policy.startswith("allkeys") and bound != "0" and not self.allow_eviction:
+                raise ConfigurationError(f"{advice} allow_eviction=True accepts the loss.")
+            if policy != "noeviction":
+                logger.warning("%s", advice)
+
+    def __init__(self, prefix: str, cache_bytes: int, *, allow_eviction: bool = False) -> None:
+        super().__init__(Keys(prefix), cache_bytes)
+        self.allow_eviction = allow_eviction
+
+    def snapshot(self, op: Op[Any]) -> Op[Any]:
+        return (yield from op)
+
+    def transaction(self, op: Op[Any]) -> Op[Any]:
+        return (yield from op)
+
+    # -- one batch
+
+    def work(self, tenant: bytes, work: Work) -> Op[Reply]:
+        reply = Reply()
+        for find in work.finds:
+            reply.finds.append((yield from self.find(tenant, find)))
+        for prefix in work.namespaces:
+            reply.namespaces.append((yield from self.namespaces(tenant, prefix)))
+        calls, asked = self.get_calls([name_of(tenant, *name) for name in work.gets])
+        batch = [*calls, *self._writes(tenant, work.puts, work.deletes)]
+        if batch:
+            replies = yield Batch(batch, retry=not (work.puts or work.deletes))
+            reply.gets = got(asked, replies[: len(calls)], len(work.gets))
+        return reply
+
+    def _writes(
+        self, tenant: bytes, puts: Sequence[NewItem], deletes: Sequence[tuple[bytes, bytes]]
+    ) -> list[Command | Script]:
+        """One script per group, between two registrations.
+
+        Whoever takes an empty group out of the registry meanwhile takes out the first one, or sees the items.
+        """
+        gone: dict[Group, list[bytes]] = {}
+        for ns, key in deletes:
+            gone.setdefault(group_of(tenant, ns), []).append(item_id(ns, key))
+        new: dict[Group, list[Any]] = {}
+        for put in puts:
+            words = (
+                item_id(put.ns, put.key), -1 if put.ttl is None else repr(put.ttl), pack_body(put),
+                b"".join(put.vectors), put.words.encode(),
+            )  # fmt: skip
+            new.setdefault(group_of(tenant, put.ns), []).extend(words)
+        mortal = {group_of(tenant, put.ns) for put in puts if put.ttl is not None}
+        registering = self._registering(tenant, new, mortal)
+        scripts = []
+        for group in dict.fromkeys([*gone, *new]):
+            ids = gone.get(group, [])
+            scripts.append(Script("write", self.keys.group(group), (len(ids), *ids, *new.get(group, ()))))
+        return [*registering, *scripts, *registering]
+
+    def _registering(self, tenant: bytes, groups: Any, mortal: Any) -> list[Command | Script]:
+        commands: list[Command | Script] = []
+        if groups:
+            members = [word for group in groups for word in (0, group.labels)]
+            commands.append(Command(("ZADD", self.keys.registry(tenant), *members)))
+        if mortal:
+            commands.append(Command(("SADD", self.keys.mortal, *sorted(map(pack_member, mortal)))))
+        return commands
+
+    # -- lifetime
+
+    def touch(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
+        pairs: dict[Group, list[bytes]] = {}
+        for row in rows:
+            pairs.setdefault(group_of(tenant, row.ns), []).extend((item_id(row.ns, row.key), version_of(row)))
+        yield Batch([Script("touch", self.keys.group(group), tuple(flat)) for group, flat in pairs.items()])
+
+    def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
+        items = vectors = 0
+        for group in (yield from self.groups(tenant, prefix)):
+            rank = left = 0
+            while rank >= 0:
+                call = Script("remove", self.keys.group(group), (prefix, rank, _PAGE))
+                ((live, embedded, rank, left),) = yield Batch([call])
+                items, vectors = items + live, vectors + embedded
+            if not left:
+                yield from self._deregister(group)
+        self.cache.clear()
+        return Removed(items, vectors)
+
+    def _deregister(self, group: Group) -> Op[None]:
+        """Take an empty group out of the registry; back in if it has items after all."""
+        registry = self.keys.registry(group.tenant)
+        yield Batch([Command(("ZREM", registry, group.labels))])
+        (count,) = yield Batch([Command(("ZCARD", self.keys.group(group)[1]))])
+        if count:
+            yield Batch([Command(("ZADD", registry, 0, group.labels))])
+
+    def sweep(self, limit: int) -> Op[int]:
+        total, cursor = 0, b"0"
+        while True:
+            (reply,) = yield Batch([Command(("SSCAN", self.keys.mortal, cursor, "COUNT", _PAGE))])
+            cursor, members = reply
+            for member in members:
+                total += yield from self._sweep_group(unpack_member(member), limit)
+            if int(cursor) == 0:
+                return total
+
+    def _sweep_group(self, group: Group, limit: int) -> Op[int]:
+        ((removed, deadlines, left),) = yield Batch([Script("sweep", self.keys.group(group), (limit,))])
+        if not deadlines:
+            member = pack_member(group)
+            yield Batch([Command(("SREM", self.keys.mortal, member))])
+            (count,) = yield Batch([Command(("ZCARD", self.keys.group(group)[2]))])
+            if count:
+                yield Batch([Command(("SADD", self.keys.mortal, member))])
+        if not left:
+            yield from self._deregister(group)
+        return removed  # type: ignore[no-any-return]
+
+    # -- vector index
+
+    def index(self) -> Op[IndexRecord | None]:
+        (values,) = yield Batch([Command(("HMGET", self.keys.index, "dims", "distance", "model", "ready"))], retry=True)
+        if values[0] is None:
+            return None
+        dims, distance, model, ready = values
+        return IndexRecord(int(dims), distance.decode(), model.decode(), ready == b"1")
+
+    def make_index(self, record: IndexRecord) -> Op[None]:
+        yield from self.finish_index(record)
+
+    def finish_index(self, record: IndexRecord) -> Op[None]:
+        values = ("dims", record.dims, "distance", record.distance, "model", record.model, "ready", int(record.ready))
+        yield Batch([Command(("HSET", self.keys.index, *values))])
+        self.cache.clear()
+
+    def page(self, after: Any, limit: int) -> Op[tuple[list[tuple[Any, str | None, bytes]], Any]]:
+        groups, before = after or ((yield from self._all_groups()), None)
+        if not groups:
+            return [], None
+        find = Find(prefix=groups[0].labels, limit=limit, before=before)
+        call = Script("find", self.keys.group(groups[0]), (
+            b"", "" if find.before is None else str(find.before), -1, _PAGE, limit, 0,
+        ))  # fmt: skip
+        ((*flat, cursor),) = yield Batch([call], retry=True)
+        rows = []
+        for id_, value in zip(flat[::2], flat[1::2], strict=True):
+            stored = unpack(id_, value)
+            rows.append(((groups[0], id_, version_of(stored.row)), stored.fields, stored.row.body))
+        following = (groups, int(cursor)) if cursor else (groups[1:], None)
+        return rows, following if following[0] else None
+
+    def _all_groups(self) -> Op[list[Group]]:
+        found, cursor = [], 0
+        while True:
+            command = Command(("SCAN", cursor, "MATCH", self.keys.registries(), "COUNT", _PAGE))
+            (reply,) = yield Batch([command])
+            cursor, registries = int(reply[0]), reply[1]
+            for registry in registries:
+                found += yield from self.groups(self.keys.tenant_of(registry), b"")
+            if not cursor:
+                return list(dict.fromkeys(found))
+
+    def set_vectors(self, vectors: Sequence[tuple[Any, Sequence[bytes]]]) -> Op[None]:
+        triples: dict[Group, list[bytes]] = {}
+        for (group, id_, version), found in vectors:
+            triples.setdefault(group, []).extend((id_, version, b"".join(found)))
+        if triples:
+            yield Batch([Script("set_vectors", self.keys.group(g), tuple(flat)) for g, flat in triples.items()])
+        self.cache.clear()

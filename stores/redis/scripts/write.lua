@@ -1,0 +1,27 @@
+-- uses: items
+-- writes
+-- ARGV: number of deletes, their ids; then id, ttl (-1: none), body, vectors, words for each put.
+local at = 2
+for a = 1, tonumber(ARGV[1]) do
+  forget(ARGV[at])
+  at = at + 1
+end
+local last = redis.call('ZREVRANGE', RECENT, 0, 0, 'WITHSCORES')[2]
+local no = math.max(now, last and tonumber(last) + 1 or 0)
+while at <= #ARGV do
+  local id, ttl, body, vectors, words = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local old = live_value(id)
+  local created = now
+  if old then _, created = header(old) end
+  local expires = ttl < 0 and -1 or now + math.floor(ttl * 60000000)
+  redis.call('HSET', DATA, 'd' .. id, struct.pack('>ddddd', no, created, now, ttl, expires) .. body)
+  redis.call('ZADD', RECENT, number_text(no), id)
+  deadline(id, expires)
+  local version = struct.pack('>d', no)
+  if vectors == '' then redis.call('HDEL', DATA, 'v' .. id)
+  else redis.call('HSET', DATA, 'v' .. id, version .. vectors) end
+  if words == '' then redis.call('HDEL', DATA, 'w' .. id)
+  else redis.call('HSET', DATA, 'w' .. id, version .. words) end
+  no, at = no + 1, at + 5
+end
+return redis.status_reply('OK')
