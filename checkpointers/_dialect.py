@@ -74,8 +74,11 @@ class Dialect(Protocol):
         """
         ...
 
-    def delete(self, key: ThreadKey) -> Op[int]:
-        """Remove a thread whole; the number of its checkpoints (0: there was none)."""
+    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
+        """Remove a thread whole; the number of its checkpoints (0: there was none).
+
+        With a `rev`: only if it still stands at that revision, else None.
+        """
         ...
 
     def skeleton(self, key: ThreadKey) -> Op[Skeleton | None]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Literal
@@ -17,8 +18,9 @@ from stepvault._core.metadata import CREDENTIAL_KEYS
 from stepvault._core.runs import Runs
 from stepvault._drivers.gate import HybridGate
 from stepvault.checkpointers._dialect import Dialect
-from stepvault.checkpointers._ops.context import Core, Tables
+from stepvault.checkpointers._ops.context import Clock, Core, Tables
 from stepvault.errors import ConfigurationError
+from stepvault.ttl import ThreadTtl
 from stepvault.types import TypedSerializer
 
 
@@ -33,6 +35,7 @@ class StorageOptions:
         on_conflict: What a run meets that finds the thread's head moved by another run: `"fork"` goes on as LangGraph
             does and warns, `"raise"` raises HeadMovedError.
         interrupt_deadline: Minutes after which an unanswered interrupt is due, see `Inbox.due`.
+        ttl: When threads expire, see `ThreadTtl`: `{"default_ttl": minutes, "refresh_on_read": True, ...}`.
         types: Application classes to register, see `TypedSerializer`.
     """
 
@@ -45,6 +48,7 @@ class StorageOptions:
     secrets: Literal["refuse", "allow"] = "refuse"
     on_conflict: Literal["fork", "raise"] = "fork"
     interrupt_deadline: float | None = None
+    ttl: Mapping[str, Any] | None = None
 
     @classmethod
     def take(cls, options: dict[str, Any]) -> StorageOptions:
@@ -85,4 +89,7 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
         offload=lambda work: partial(asyncio.to_thread, work),
         on_conflict=options.on_conflict,
         interrupt_deadline=options.interrupt_deadline,
+        monotonic=time.monotonic,
+        clock=Clock(),
+        ttl=ThreadTtl.of(options.ttl),
     )

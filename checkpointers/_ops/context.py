@@ -17,11 +17,30 @@ from stepvault._core.runs import Run, Runs
 from stepvault._core.values import Decoder
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.errors import ConfigurationError
+from stepvault.ttl import ThreadTtl
 
 T = TypeVar("T")
 
 _MUCH = 256 << 10  # bytes, or items times 256: some milliseconds of work
 LEASE_TOKEN = "__lease_token"  # in `configurable`; LangGraph hands such keys to every call and stores none
+
+
+TTL_KEY = "stepvault_ttl"  # minutes, in `configurable`; None: this thread does not expire
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """What a config says about its thread's time to live."""
+
+    minutes: Any
+
+
+@dataclass(slots=True)
+class Clock:
+    """The database's time, as of this process: read once a minute, counted on with the monotonic clock."""
+
+    base: int = 0
+    at: float = float("-inf")
 
 
 @dataclass(slots=True)
@@ -44,6 +63,9 @@ class Core:
     tables: Tables
     native: Port
     offload: Callable[[Callable[[], Any]], Callable[[], Awaitable[Any]]]
+    monotonic: Callable[[], float]
+    clock: Clock
+    ttl: ThreadTtl
     on_conflict: str = "fork"
     interrupt_deadline: float | None = None  # minutes
 
@@ -84,6 +106,7 @@ class Address:
     run: Run | None
     lease: bytes | None = None
     addressed: bool = False  # the caller named the checkpoint itself
+    ttl: Lifetime | None = None  # what the config says, if it says something
 
     def config(self, checkpoint_id: str) -> RunnableConfig:
         """The config of a checkpoint in this namespace."""
@@ -109,6 +132,7 @@ def address_of(scope: Scope, config: Mapping[str, Any] | None) -> Address:
         run=scope.core.runs.of(config),
         lease=lease.encode() if isinstance(lease := configurable.get(LEASE_TOKEN), str) else None,
         addressed="checkpoint_id" in (config.get("metadata") or {}),
+        ttl=Lifetime(configurable[TTL_KEY]) if TTL_KEY in configurable else None,
     )
 
 

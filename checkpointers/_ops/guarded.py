@@ -20,6 +20,7 @@ from stepvault._core.state import State
 from stepvault._core.values import Encoder
 from stepvault.checkpointers._ops import permits
 from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.expiry import is_expired
 from stepvault.checkpointers._ops.load import held, learn
 from stepvault.errors import ConflictError, StorageUnavailableError, ThreadGoneError
 
@@ -113,6 +114,10 @@ def _once(
             f"Thread {text_of(at.key.thread)!r} was deleted, erased or expired while this run was at work; "
             "nothing was stored. Start a new run."
         )
+    if view is not None and expected != view.uid and (yield from is_expired(scope.core, view.state)):
+        if (yield from scope.core.dialect.delete(at.key, view.rev)) is None:
+            return None
+        known.view = view = None
     if check:
         yield from permits.may_write(scope, at, view)
     return (yield from attempt(view))

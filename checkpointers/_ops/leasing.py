@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from langgraph.checkpoint.serde.types import INTERRUPT
 
-from stepvault._core.knowledge import View
 from stepvault._core.plan import Op
-from stepvault._core.rows import Elements
 from stepvault._core.state import Lease, State
 from stepvault.checkpointers._ops import permits
+from stepvault.checkpointers._ops.changing import change_state
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.load import get_tuple
 from stepvault.errors import HeadMovedError
 
@@ -26,12 +23,13 @@ def acquire(scope: Scope, at: Address, token: bytes, owner: str, ttl: float, exp
         HeadMovedError: `expect_interrupt` does not wait at the head any more.
     """
 
-    def take(state: State, now: int) -> State:
+    def take(state: State) -> Op[State]:
+        now = yield from scope.core.dialect.now()
         if state.lease is not None and state.lease.until > now and state.lease.token != token:
             raise permits.held_by(at, state.lease)
         return replace(state, lease=Lease(token, owner, now + int(ttl * 1000)))
 
-    yield from _change(scope, at, take)
+    yield from change_state(scope, at, take)
     if expect_interrupt is not None:
         found = yield from get_tuple(scope, replace(at, checkpoint=None, run=None))
         writes = (found.pending_writes if found else None) or []
@@ -47,40 +45,23 @@ def renew(scope: Scope, at: Address, token: bytes, ttl: float) -> Op[bool]:
     """Prolong a lease; False if it was lost."""
     kept = True
 
-    def prolong(state: State, now: int) -> State:
+    def prolong(state: State) -> Op[State]:
         nonlocal kept
+        now = yield from scope.core.dialect.now()
         kept = state.lease is not None and state.lease.token == token
         if not kept or state.lease is None:
             return state
         return replace(state, lease=Lease(token, state.lease.owner, now + int(ttl * 1000)))
 
-    yield from _change(scope, at, prolong)
+    yield from change_state(scope, at, prolong)
     return kept
 
 
 def release(scope: Scope, at: Address, token: bytes) -> Op[None]:
     """Give a lease back; nothing happens if it was lost."""
 
-    def clear(state: State, now: int) -> State:
+    def clear(state: State) -> Op[State]:
         return replace(state, lease=None) if state.lease is not None and state.lease.token == token else state
+        yield
 
-    yield from _change(scope, at, clear)
-
-
-def _change(scope: Scope, at: Address, change: Callable[[State, int], State]) -> Op[None]:
-    known = scope.core.knowledge.of(at.key)
-
-    def attempt(view: View | None) -> Op[bool | None]:
-        before = state_of(view)
-        after = change(before, (yield from scope.core.dialect.now()))
-        if after is before:
-            return True
-        encoder = encoder_for(scope, view, 0)
-        guard = guard_for(scope, at, view, after)
-        stored = yield from scope.core.dialect.put_writes(guard, Elements(), ())
-        if stored is None:
-            return None
-        settle(at, known, view, guard, stored[0], after, encoder)
-        return True
-
-    yield from store(scope, at, attempt, lambda view: False, None, check=False)
+    yield from change_state(scope, at, clear)

@@ -16,7 +16,9 @@ from stepvault._core.metadata import check_filter, filter_tokens, fully_indexed,
 from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
 from stepvault._core.rows import Loaded, Query, WriteRow
+from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.expiry import is_expired
 from stepvault.checkpointers._ops.load import metadata_of, tuple_of
 from stepvault.checkpointers._ops.put import run_key, source_key, step_key
 from stepvault.errors import ConfigurationError
@@ -79,7 +81,8 @@ def page(scope: Scope, listing: Listing) -> Op[tuple[list[CheckpointTuple], List
     count, after = 0, listing.query.after
     for key, loaded in groups:
         count += len(loaded.checkpoints)
-        found += _decode(scope, key, loaded, listing.wanted)
+        if loaded.thread is None or not (yield from is_expired(scope.core, State.unpack(loaded.thread.extents))):
+            found += _decode(scope, key, loaded, listing.wanted)
         if loaded.checkpoints:
             last = loaded.checkpoints[-1]
             after = (last.id, last.ns, key.thread)

@@ -25,6 +25,7 @@ from stepvault._core.state import State
 from stepvault._core.values import Decoder
 from stepvault.checkpointers._ops import answers, permits
 from stepvault.checkpointers._ops.context import Address, Scope, config_of
+from stepvault.checkpointers._ops.expiry import is_expired
 from stepvault.errors import PayloadError
 
 
@@ -34,6 +35,8 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     loaded = yield from scope.core.dialect.load(at.key, at.ns, at.checkpoint, held(known.view))
     elements = learn(scope, known, loaded)
     state = State.unpack(loaded.thread.extents) if loaded.thread else State()
+    if loaded.thread is not None and (yield from _over(scope, at, loaded.thread, state)):
+        loaded, state = Loaded(), State()
     yield from permits.may_load(scope, at, state)
     if at.run is not None:
         at.run.note(at.key, loaded.thread.uid if loaded.thread else None)
@@ -46,6 +49,12 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     decoder = scope.decoder(elements)
     size = sum(map(len, elements.values()))
     return (yield from scope.core.compute(lambda: tuple_of(scope, at.key, row, writes, decoder), size))
+
+
+def _over(scope: Scope, at: Address, thread: ThreadRow, state: State) -> Op[bool]:
+    """Whether the thread has expired for this reader; the run that loaded it before may still finish."""
+    mine = at.run is not None and at.run.loaded.get(at.key) == thread.uid
+    return not mine and (yield from is_expired(scope.core, state))
 
 
 def held(view: View | None) -> Held | None:

@@ -8,7 +8,9 @@ from datetime import datetime, timezone
 from stepvault._core.ids import id_of, text_of
 from stepvault._core.plan import Op
 from stepvault._core.rows import ThreadSummary
+from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.expiry import db_now, is_expired
 from stepvault.errors import ConfigurationError
 
 
@@ -18,7 +20,7 @@ class ThreadInfo:
 
     Attributes:
         thread_id: Its id.
-        status: `interrupted` while its newest checkpoint waits for a human, else `idle`.
+        status: `running` while a worker holds its lease, `interrupted` while it waits for a human, else `idle`.
         head: Id of its newest checkpoint in the root namespace.
         created_at: When it was first written, by the database's clock.
         updated_at: When it was last written.
@@ -59,7 +61,13 @@ def threads(scope: Scope, limit: int, cursor: str | None) -> Op[ThreadPage]:
         raise ConfigurationError(f"limit must be an int >= 1, not {limit!r}.")
     rows = yield from scope.core.dialect.threads(scope.tenant, limit, _position(cursor))
     after = str(rows[-1].no) if len(rows) == limit else None
-    return ThreadPage([_info(row) for row in rows], after)
+    found = []
+    for row in rows:
+        state = State.unpack(row.extents) if row.extents else State(pending=int(row.interrupted))
+        if not (yield from is_expired(scope.core, state)):
+            leased = state.lease is not None and (yield from db_now(scope.core)) < state.lease.until
+            found.append(_info(row, state, leased=leased))
+    return ThreadPage(found, after)
 
 
 def _position(cursor: str | None) -> int | None:
@@ -71,14 +79,14 @@ def _position(cursor: str | None) -> int | None:
         raise ConfigurationError(f"cursor {cursor!r} is not one that threads() returned.") from exc
 
 
-def _info(row: ThreadSummary) -> ThreadInfo:
+def _info(row: ThreadSummary, state: State, *, leased: bool) -> ThreadInfo:
     return ThreadInfo(
         thread_id=text_of(row.thread),
-        status="interrupted" if row.interrupted else "idle",
+        status="running" if leased else "interrupted" if state.pending or row.interrupted else "idle",
         head=id_of(row.head) if row.head is not None else None,
         created_at=_time(row.created_at),
         updated_at=_time(row.updated_at),
-        expires_at=_time(row.expires_at) if row.expires_at is not None else None,
+        expires_at=_time(state.expires_at) if state.expires_at is not None else None,
         subjects=(),
         checkpoints=row.checkpoints,
         bytes=row.size,

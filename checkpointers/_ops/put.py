@@ -20,6 +20,7 @@ from stepvault._core.rows import CheckpointRow
 from stepvault._core.state import State
 from stepvault._core.values import INLINE_LIMIT, Encoder
 from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.upkeep import on_checkpoint
@@ -56,7 +57,7 @@ def put(
             lambda: record_of(scope, encoder, checkpoint, kept, new_versions, parent), size
         )
         upkeep = yield from on_checkpoint(scope, at, view, state_of(view), kept.get("source"))
-        state = _moved(upkeep.state, encoder, at, checkpoint_id)
+        state = _moved((yield from touched(scope, at, upkeep.state)), encoder, at, checkpoint_id)
         guard = guard_for(scope, at, view, state)
         body = scope.core.codec.pack(encode_record(record), record=True)
         refs = pack_pages(pages_of(record.runs()))

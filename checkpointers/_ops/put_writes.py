@@ -20,6 +20,7 @@ from stepvault._core.state import State
 from stepvault._core.values import WRITE_INLINE_LIMIT, Encoder, runs_in
 from stepvault.checkpointers._ops import answers
 from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.upkeep import on_writes
@@ -72,7 +73,7 @@ def _store_rows(
         encoder = encoder_for(scope, view, WRITE_INLINE_LIMIT)
         plain = [(channel, value) for _, channel, value in writes]
         upkeep = yield from on_writes(scope, at, view, state_of(view), task, path, plain)
-        state = _answered(upkeep.state, task, writes)
+        state = _answered((yield from touched(scope, at, upkeep.state)), task, writes)
         rows = _rows(scope, at, encoder, task, path, writes, k, state.tick)
         state = state.with_extents(encoder.extents)
         guard = guard_for(scope, at, view, state)

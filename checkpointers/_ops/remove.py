@@ -31,7 +31,7 @@ def delete_thread(scope: Scope, thread_id: Any) -> Op[int]:
     key = scope.key(thread_id)
     removed = yield from scope.core.dialect.delete(key)
     scope.core.knowledge.forget(key)
-    return removed
+    return removed or 0
 
 
 def prune(scope: Scope, thread_ids: Sequence[Any], strategy: str) -> Op[None]:

@@ -34,6 +34,8 @@ from stepvault._core.sqltext import literal, named
 
 _HERE = files("stepvault.checkpointers.sqlite")
 _NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+_CHILDREN = ("chunks", "checkpoints", "writes", "metas", "notes")
+_DELETES = (*(f"delete_{name}" for name in _CHILDREN), "delete_thread")
 _BEYOND = b"\xff"  # above every checkpoint id: those begin with 0 or 1
 _LAST = 2**63 - 1
 
@@ -120,10 +122,10 @@ class SqliteDialect:
         (rows,) = yield Batch([_find(query)])
         groups: list[tuple[ThreadKey, Loaded]] = []
         numbers: list[int] = []
-        for no, ns, id_, thread, *rest in rows:
+        for no, uid, rev, extents, ns, id_, thread, *rest in rows:
             if not numbers or numbers[-1] != no:
                 numbers.append(no)
-                groups.append((ThreadKey(query.tenant, thread), Loaded()))
+                groups.append((ThreadKey(query.tenant, thread), Loaded(ThreadRow(no, uid, rev, extents))))
             groups[-1][1].checkpoints.append(CheckpointRow(ns, id_, *rest))
         for no, (_, loaded) in zip(numbers, groups, strict=True):
             replies = yield Batch([Stmt(SQL["writes"], (no, row.ns, row.id)) for row in loaded.checkpoints])
@@ -188,17 +190,11 @@ class SqliteDialect:
         no = _number(guard, replies)
         return None if no is None else (no, all(replies[first : first + len(rows)]))
 
-    def delete(self, key: ThreadKey) -> Op[int]:
-        names = (
-            "count_checkpoints",
-            "delete_chunks",
-            "delete_checkpoints",
-            "delete_writes",
-            "delete_metas",
-            "delete_thread",
-        )
-        replies = yield Batch([Stmt(SQL[name], key) for name in names])
-        return cast(int, replies[0][0][0])
+    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
+        batch = [Stmt(SQL["thread_at"], (*key, rev), guard=True)] if rev is not None else []
+        batch += [Stmt(SQL[name], key) for name in ("count_checkpoints", *_DELETES)]
+        replies = yield Batch(batch)
+        return replies[-len(_DELETES) - 1][0][0] if replies[0] else None
 
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         assert guard.thread is not None
@@ -217,8 +213,10 @@ class SqliteDialect:
         return bool(replies[0])
 
     def copy(self, source: ThreadRow, guard: Guard) -> Op[bool]:
-        names = ("copy_chunks", "copy_checkpoints", "copy_writes", "copy_metas", "copy_notes")
-        batch = [*_begin(guard, Elements()), *(Stmt(SQL[name], (source.no, *guard.key)) for name in names)]
+        batch = [
+            *_begin(guard, Elements()),
+            *(Stmt(SQL[f"copy_{name}"], (source.no, *guard.key)) for name in _CHILDREN),
+        ]
         replies = yield Batch(batch)
         return bool(replies[0])
 

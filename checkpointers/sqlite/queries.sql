@@ -3,6 +3,9 @@
 -- name: thread
 SELECT no, uid, rev, extents FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2
 
+-- name: thread_at
+SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2 AND rev = ?3
+
 -- name: head
 SELECT t.no, t.uid, t.rev, t.extents, c.ns, c.id, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
 FROM stepvault_thread t LEFT JOIN stepvault_checkpoint c ON c.t = t.no AND c.ns = ?3
@@ -169,22 +172,22 @@ WHERE t.tenant = ?1 AND t.no IN (
 ORDER BY t.no
 
 -- name: find_in_namespace
-SELECT t.no, c.ns, c.id, t.thread, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
+SELECT t.no, t.uid, t.rev, t.extents, c.ns, c.id, t.thread, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
 FROM stepvault_thread t CROSS JOIN stepvault_checkpoint c ON c.t = t.no
 WHERE t.tenant = :tenant AND t.thread = :thread AND c.ns = :ns AND c.id < :below {more}
 ORDER BY c.id DESC LIMIT :limit
 
 -- name: find_in_thread
-SELECT t.no, c.ns, c.id, t.thread, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
-FROM (SELECT k.t, k.ns, k.id, h.thread, h.no FROM stepvault_thread h CROSS JOIN stepvault_checkpoint k ON k.t = h.no
+SELECT t.no, t.uid, t.rev, t.extents, c.ns, c.id, t.thread, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
+FROM (SELECT k.t, k.ns, k.id, h.thread, h.no, h.uid, h.rev, h.extents FROM stepvault_thread h CROSS JOIN stepvault_checkpoint k ON k.t = h.no
       WHERE h.tenant = :tenant AND h.thread = :thread AND (k.id, k.ns) < (:below, :below_ns) {more_k}
       ORDER BY k.id DESC, k.ns DESC LIMIT :limit) t
 CROSS JOIN stepvault_checkpoint c ON c.t = t.t AND c.ns = t.ns AND c.id = t.id
 ORDER BY c.id DESC, c.ns DESC
 
 -- name: find_everywhere
-SELECT t.no, c.ns, c.id, t.thread, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
-FROM (SELECT k.t, k.ns, k.id, h.thread, h.no FROM stepvault_thread h CROSS JOIN stepvault_checkpoint k ON k.t = h.no
+SELECT t.no, t.uid, t.rev, t.extents, c.ns, c.id, t.thread, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
+FROM (SELECT k.t, k.ns, k.id, h.thread, h.no, h.uid, h.rev, h.extents FROM stepvault_thread h CROSS JOIN stepvault_checkpoint k ON k.t = h.no
       WHERE h.tenant = :tenant AND (k.id, k.ns, h.thread) < (:below, :below_ns, :below_thread) {more_k}
       ORDER BY k.id DESC, k.ns DESC, h.thread DESC LIMIT :limit) t
 CROSS JOIN stepvault_checkpoint c ON c.t = t.t AND c.ns = t.ns AND c.id = t.id
@@ -200,5 +203,6 @@ SELECT t.no, t.thread, t.created_at, t.updated_at, t.expires_at, t.subjects,
     EXISTS (SELECT 1 FROM stepvault_write w WHERE w.t = t.no AND w.ns = x'' AND w.k = -3
         AND w.checkpoint = (SELECT id FROM stepvault_checkpoint c WHERE c.t = t.no AND c.ns = x'' ORDER BY id DESC LIMIT 1)
         AND NOT EXISTS (SELECT 1 FROM stepvault_write o WHERE o.t = w.t AND o.ns = w.ns
-            AND o.checkpoint = w.checkpoint AND o.task = w.task AND o.k >= 0))
+            AND o.checkpoint = w.checkpoint AND o.task = w.task AND o.k >= 0)),
+    t.extents
 FROM stepvault_thread t WHERE t.tenant = ?1 AND t.no < ?2 ORDER BY t.no DESC LIMIT ?3

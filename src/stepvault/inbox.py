@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import Command
+
+if TYPE_CHECKING:
+    from langgraph.types import Command
 
 Status: TypeAlias = Literal["pending", "decided", "answered", "superseded", "expired"]
 STATUSES: tuple[Status, ...] = ("pending", "decided", "answered", "superseded", "expired")

@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from langgraph.types import Command
-
 from stepvault._core.codec import unpack
 from stepvault._core.ids import id_of, text_of
 from stepvault._core.knowledge import ThreadKey
@@ -97,6 +95,8 @@ def decision_of(key: ThreadKey, entry: Entry) -> Decision | None:
     """The decision of an entry, ready to run."""
     if entry.decided is None:
         return None
+    from langgraph.types import Command  # whoever decides has LangGraph; whoever only stores need not
+
     return Decision(
         command=Command(resume={entry.id: entry.answer}),
         config={"configurable": {"thread_id": text_of(key.thread)}},

@@ -17,7 +17,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
-from langgraph.types import Interrupt
 
 from stepvault._core.ids import text_of
 from stepvault._core.knowledge import View
@@ -49,9 +48,7 @@ def on_writes(
     writes: Sequence[tuple[str, Any]],
 ) -> Op[Upkeep]:
     """The upkeep of a task's writes."""
-    asked = [
-        entry for channel, value in writes if channel == INTERRUPT for entry in value if isinstance(entry, Interrupt)
-    ]
+    asked = [entry for channel, value in writes if channel == INTERRUPT for entry in value if hasattr(entry, "id")]
     if at.ns:
         return Upkeep((yield from _origins(scope, at, view, path, asked)), state, ())
     done = any(channel not in _SPECIAL for channel, _ in writes)
@@ -102,7 +99,7 @@ def _row(view: View) -> ThreadRow:
     return ThreadRow(view.no, view.uid, view.rev, b"")
 
 
-def _origins(scope: Scope, at: Address, view: View | None, path: str, asked: list[Interrupt]) -> Op[list[Note]]:
+def _origins(scope: Scope, at: Address, view: View | None, path: str, asked: list[Any]) -> Op[list[Note]]:
     """Notes on where interrupts were asked; the deepest namespace writes first and stays."""
     notes = []
     for interrupt in asked:
@@ -113,9 +110,7 @@ def _origins(scope: Scope, at: Address, view: View | None, path: str, asked: lis
     return notes
 
 
-def _entry(
-    scope: Scope, at: Address, view: View | None, task: bytes, path: str, interrupt: Interrupt, now: int
-) -> Op[Entry]:
+def _entry(scope: Scope, at: Address, view: View | None, task: bytes, path: str, interrupt: Any, now: int) -> Op[Entry]:
     origin = None
     if view is not None:
         found = yield from scope.core.dialect.notes(_row(view), ORIGIN + interrupt.id.encode())

@@ -13,7 +13,7 @@ TOKEN_BYTES = 16
 class BlindIndex:
     """Tokens of one deployment."""
 
-    __slots__ = ("_metadata", "_namespaces", "_owners", "_subjects", "_threads", "deployment")
+    __slots__ = ("_marks", "_metadata", "_namespaces", "_owners", "_subjects", "_threads", "deployment")
 
     def __init__(self, root: Secret) -> None:
         self.deployment = expand(root, b"stepvault/deployment/1", 16)
@@ -22,6 +22,7 @@ class BlindIndex:
         self._owners = _key(root, b"owner")
         self._metadata = _key(root, b"metadata")
         self._namespaces = _key(root, b"namespace")
+        self._marks = _key(root, b"mark")
 
     def thread(self, tenant: bytes, thread: bytes) -> bytes:
         """What stands in the thread column."""
@@ -42,6 +43,10 @@ class BlindIndex:
     def label(self, tenant: bytes, table: bytes, above: tuple[bytes, ...], label: bytes) -> bytes:
         """A namespace label or key; equal labels under different parents have different tokens."""
         return self._namespaces.tag(frame((tenant, table, frame(above), label)), TOKEN_BYTES)
+
+    def mark(self, purpose: bytes, data: bytes) -> bytes:
+        """A tag that only this deployment makes, see `seal_marker`."""
+        return self._marks.tag(frame((purpose, data)), TOKEN_BYTES)
 
 
 def _key(root: Secret, name: bytes) -> Mac:

@@ -154,6 +154,7 @@ class ThreadSummary(NamedTuple):
     checkpoints: int
     size: int
     interrupted: bool
+    extents: bytes = b""  # the packed `State`
 
 
 @dataclass(frozen=True, slots=True)

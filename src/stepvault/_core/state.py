@@ -35,6 +35,8 @@ class State:
         run_head: The newest root checkpoint that a run stored (not the state API).
         tick: Counts the writes that matter to the order of answers.
         answered: The tick at which a task last used an answer.
+        ttl: Milliseconds this thread lives without activity, where it was told so itself.
+        expires_at: When it expires, in milliseconds since 1970 by the database's clock.
         subjects: Keys of the data subjects this thread belongs to.
     """
 
@@ -46,6 +48,8 @@ class State:
     run_head: bytes | None = None
     tick: int = 0
     answered: int = 0
+    ttl: int | None = None
+    expires_at: int | None = None
 
     def pack(self) -> bytes:
         parts = [
@@ -57,6 +61,8 @@ class State:
             self.run_head if self.run_head != self.head else True,
             self.tick,
             self.answered,
+            self.ttl,
+            self.expires_at,
         ]
         while len(parts) > 1 and not parts[-1]:
             parts.pop()
@@ -66,8 +72,8 @@ class State:
     def unpack(cls, packed: bytes) -> State:
         try:
             parts: list[Any] = ormsgpack.unpackb(bytes(packed))
-            parts += [None] * (8 - len(parts))
-            extents, head, pending, lease, subjects, run_head, tick, answered = parts[:8]
+            parts += [None] * (10 - len(parts))
+            extents, head, pending, lease, subjects, run_head, tick, answered, ttl, expires_at = parts[:10]
             return cls(
                 Extents.of(extents),
                 head,
@@ -77,6 +83,8 @@ class State:
                 head if run_head is True else run_head,
                 tick or 0,
                 answered or 0,
+                ttl,
+                expires_at,
             )
         except (ValueError, TypeError) as exc:
             raise TruncatedError("The state of a thread row is damaged; restore the row from a backup.") from exc

@@ -1,0 +1,55 @@
+"""Moving deadlines without a write of the graph: reads that count as activity, and a default given afterwards."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from langgraph.checkpoint.base import CheckpointTuple
+
+from stepvault._core.knowledge import ThreadKey
+from stepvault._core.plan import Op
+from stepvault._core.state import State
+from stepvault.checkpointers._ops import load
+from stepvault.checkpointers._ops.changing import change_state
+from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.expiry import db_now, touched
+
+_PAGE = 100
+_WORTH = 0.9  # of its time: a deadline is moved once a tenth of it has passed, not at every read
+
+
+def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
+    """One checkpoint; reading it outside a run moves the deadline of its thread, if it has one and reads count."""
+    found = yield from load.get_tuple(scope, at)
+    view = scope.core.knowledge.of(at.key).view
+    if found is not None and at.run is None and scope.core.ttl.refresh_on_read and view is not None:
+        expires_at, lifetime = view.state.expires_at, _lifetime(scope, view.state)
+        if expires_at is not None and lifetime and expires_at - (yield from db_now(scope.core)) < _WORTH * lifetime:
+            yield from change_state(scope, at, lambda state: touched(scope, at, state), create=False)
+    return found
+
+
+def _lifetime(scope: Scope, state: State) -> float | None:
+    if state.ttl is not None:
+        return state.ttl
+    return None if scope.core.ttl.default_ttl is None else scope.core.ttl.default_ttl * 60_000
+
+
+def apply_default(scope: Scope, limit: int | None) -> Op[int]:
+    """Give threads without a deadline the default one; returns how many got one."""
+    done, after = 0, None
+    while limit is None or done < limit:
+        rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)
+        for row in rows:
+            at = Address(ThreadKey(scope.tenant, row.thread), b"", None, None)
+            done += yield from change_state(scope, at, partial(_given, scope, at), create=False)
+            if limit is not None and done >= limit:
+                break
+        if len(rows) < _PAGE:
+            break
+        after = rows[-1].no
+    return done
+
+
+def _given(scope: Scope, at: Address, state: State) -> Op[State]:
+    return state if state.expires_at is not None else (yield from touched(scope, at, state))

@@ -1,0 +1,84 @@
+"""Time to live of threads: whole threads, in minutes, from their last activity by the database's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from stepvault.errors import ConfigurationError
+
+_KEYS = {"default_ttl", "refresh_on_read", "sweep_interval_minutes", "sweep_limit", "pin_interrupted"}
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTtl:
+    """When threads expire.
+
+    Attributes:
+        default_ttl: Minutes without activity after which a thread expires; None: only threads that say so themselves.
+        refresh_on_read: Whether reading counts as activity; writing always does.
+        sweep_interval_minutes: How often a sweeper that was started removes what has expired.
+        sweep_limit: At most this many threads per sweep; None: all.
+        pin_interrupted: A thread that waits for a human does not expire.
+    """
+
+    default_ttl: float | None = None
+    refresh_on_read: bool = True
+    sweep_interval_minutes: float | None = None
+    sweep_limit: int | None = None
+    pin_interrupted: bool = True
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | ThreadTtl | None) -> ThreadTtl:
+        """Read LangGraph's `ttl=` dict.
+
+        Raises:
+            ConfigurationError: An unknown key, or a number that is no time.
+        """
+        if given is None:
+            return cls()
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, Mapping):
+            raise ConfigurationError(f"ttl must be a dict such as {{'default_ttl': 60}}, not {type(given).__name__}.")
+        unknown = sorted(map(str, given.keys() - _KEYS))
+        if unknown:
+            raise ConfigurationError(f"ttl has no key {unknown[0]!r}; known are {', '.join(sorted(_KEYS))}.")
+        made = cls(**given)
+        for name in ("default_ttl", "sweep_interval_minutes"):
+            check_minutes(name, getattr(made, name))
+        return made
+
+
+def check_minutes(name: str, minutes: Any) -> float | None:
+    """Minutes as a number, or None.
+
+    Raises:
+        ConfigurationError: It is no number above 0.
+    """
+    if minutes is None:
+        return None
+    if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not 0 < minutes < 10**9:
+        raise ConfigurationError(f"{name} is a number of minutes above 0, or None, not {minutes!r}.")
+    return float(minutes)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep did.
+
+    Attributes:
+        threads: Expired threads removed (or, in a dry run, that would be).
+        checkpoints: How many checkpoints they had.
+        kept: Threads looked at that had been active meanwhile, or wait for a human.
+        took: How long it took.
+        more: Whether it stopped at its limit with more to do.
+    """
+
+    threads: int
+    checkpoints: int
+    kept: int
+    took: timedelta
+    more: bool
