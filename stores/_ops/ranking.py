@@ -66,7 +66,7 @@ class VectorCache:
             size = min(limit, 2 * len(self._matrix))
         size = max(size, self._used + count)
         matrix, norms = np.empty((size, dims), np.float32), np.empty(size, np.float32)
-        if self._used:
+        if self._used and self._matrix is not None:
             matrix[: self._used], norms[: self._used] = self._matrix[: self._used], self._norms[: self._used]
         self._matrix, self._norms, self._dims = matrix, norms, dims
         return matrix, norms
