@@ -78,8 +78,22 @@ class Keys:
             self._index = BlindIndex(secrets[rows[0].id])
         return self._index
 
+    def expect(self, deployment: bytes) -> Op[None]:
+        """Make sure that a database was sealed with these keys: with others, its threads would look absent.
+
+        Raises:
+            ConfigurationError: It belongs to another key store.
+        """
+        if (yield from self.index()).deployment != deployment:
+            raise ConfigurationError(
+                "This database was sealed with the keys of another key store; check keys_url. Nothing was changed."
+            )
+
     def sealer(self, tenant: bytes, owner: bytes, stored: Sequence[bytes] = ()) -> Op[Sealer]:
         """The sealer of an owner, which opens all of `stored` that can be opened."""
+        cached = self.cache.get(owner)
+        if cached is not None and self._index is not None and not _names_others(cached, stored):
+            return self._sealer(self._index, tenant, cached)
         return (yield from self.sealers(tenant, {owner: stored}))[owner]
 
     def sealers(self, tenant: bytes, owners: Mapping[bytes, Sequence[bytes]]) -> Op[dict[bytes, Sealer]]:
@@ -200,8 +214,11 @@ class Keys:
 
 def _names_others(keys: KeyChain, stored: Sequence[bytes]) -> bool:
     """Whether a payload names a key that a cached chain lacks: another process has rolled over."""
-    known = keys.keys.keys() | keys.shredded
-    return any(is_sealed(payload) and key_id_of(payload) not in known for payload in stored)
+    for payload in stored:
+        name = key_id_of(payload)
+        if name not in keys.keys and name not in keys.shredded and is_sealed(payload):
+            return True
+    return False
 
 
 def _one_batch(batch: Sequence[Any]) -> Op[list[Any]]:

@@ -12,6 +12,7 @@ from stepvault._core.blind_index import TOKEN_BYTES, BlindIndex
 from stepvault._core.crypto import Secret
 from stepvault._core.keys import DataKey, id_of, wrap_context
 from stepvault._core.metadata import token
+from stepvault._core.seal_marker import marker, plain_passes
 from stepvault.encryption import Keyring
 from tests.unit.encryption.making import drain
 
@@ -82,6 +83,21 @@ def test_tokens_are_equal_when_values_are(one: Any, two: Any) -> None:
         assert _token(one) == _token(two)
     elif isinstance(one, str) == isinstance(two, str):
         assert _token(one) != _token(two)
+
+
+def test_a_marker_is_ours_and_ends() -> None:
+    stored = marker(INDEX, 5000)
+    assert plain_passes(INDEX, stored, 4999)
+    assert not plain_passes(INDEX, stored, 5000)
+    assert not plain_passes(BlindIndex(Secret(b"s" * 32)), stored, 0)
+    assert not plain_passes(INDEX, None, 0)
+    assert not plain_passes(INDEX, marker(INDEX, 9000)[:8] + stored[8:], 0)
+    for bit in range(8 * len(stored)):
+        changed = bytearray(stored)
+        changed[bit // 8] ^= 1 << bit % 8
+        assert not plain_passes(INDEX, bytes(changed), 0)
+    for size in range(len(stored)):
+        assert not plain_passes(INDEX, stored[:size], 0)
 
 
 def _token(value: Any) -> bytes:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import struct
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -238,7 +239,40 @@ def test_buffers_of_database_drivers_open_too() -> None:
     owner = sealer_of()
     stored = owner.seal(ROW, PAYLOAD)
     assert owner.open(ROW, memoryview(stored)) == PAYLOAD  # type: ignore[arg-type]
-    assert owner.open(ROW, bytearray(stored)) == PAYLOAD
+    assert owner.open(ROW, bytearray(stored)) == PAYLOAD  # type: ignore[arg-type]
+
+
+def test_threads_share_a_sealer() -> None:
+    owner = sealer_of()
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for size in range(0, 20_000, 97):
+                payload = bytes((number,)) * size
+                assert owner.open(ROW, owner.seal(ROW, payload)) == payload
+        except BaseException as exc:
+            failures.append(exc)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_nonces_come_from_the_given_source_one_per_payload() -> None:
+    asked: list[int] = []
+
+    def random(size: int) -> bytes:
+        asked.append(size)
+        return len(asked).to_bytes(size, "big")
+
+    owner = Sealer(sealer_of().keys, identity.scope(DEPLOYMENT, TENANT, OWNER), random)
+    nonces = {owner.seal(ROW, b"same")[24:36] for _ in range(10)}
+    assert len(nonces) == 10
+    assert asked == [12] * 10
 
 
 @given(st.binary(max_size=5000), st.binary(max_size=40), st.binary(max_size=40), st.integers(-(2**63), 2**63 - 1))

@@ -162,6 +162,15 @@ def test_another_keyring_is_refused_at_once(store: Store, keyring: Keyring) -> N
         store.run(store.keys(Keyring.generate("second")).index())
 
 
+def test_a_database_of_another_key_store_is_refused(tmp_path: Path, store: Store, keyring: Keyring) -> None:
+    other = Store(tmp_path / "other.db")
+    deployment = store.run(store.keys(keyring).index()).deployment
+    store.run(store.keys(keyring).expect(deployment))
+    with pytest.raises(ConfigurationError, match="check keys_url"):
+        other.run(other.keys(keyring).expect(deployment))
+    other.close()
+
+
 def test_a_key_row_moved_to_another_owner_is_refused(store: Store, keyring: Keyring) -> None:
     victim, thief = OWNER, b"owner-of-thief.."
     keys = store.keys(keyring)
