@@ -123,6 +123,8 @@ def _rows(
     rows = []
     for number, group in groups.items():
         refs = pack_pages(pages_of(run for write in group for run in runs_in(write.form)))
-        body = scope.core.codec.pack(encode_writes(path, group, tick if number == WRITES_IDX_MAP[RESUME] else 0))
+        body = scope.core.codec.pack(
+            encode_writes(path, group, tick if number == WRITES_IDX_MAP[RESUME] else 0), record=True
+        )
         rows.append(WriteRow(at.ns, at.checkpoint, task, number, run_of(at), None, refs, body))
     return rows
