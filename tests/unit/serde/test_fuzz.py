@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from stepvault._core.serde import decode, nesting
 from stepvault.errors import PayloadError, StepvaultError, TruncatedError
 from stepvault.types import TypedSerializer
 from tests.unit.serde import app_types as app
@@ -153,6 +154,17 @@ def test_headers_that_lie_about_their_size(kind: str) -> None:
             with pytest.raises(PayloadError):
                 SERDE.loads_typed((tag, data))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+
+
+def test_the_check_of_sizes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "unpackb", nesting._unpackb)
+    for kind, head in LYING.items():
+        with pytest.raises(PayloadError):
+            SERDE.loads(b"\x91" + head + kind.encode())
+    with pytest.raises(TruncatedError):
+        SERDE.loads(b"\xde\xff\xff" + b"\x01\xde\xff\xff" * 1000)
+    value = [{str(n): [n] * 20 for n in range(20)}] * 20 + [list(range(70_000)), "\u0740\u07ff" * 9, b"\xdd\xff"]
+    assert SERDE.loads(SERDE.dumps(value)) == value
 
 
 def deep(levels: int, width: int, code: int) -> bytes:

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import langgraph.types
 import numpy as np
 import ormsgpack
 import pydantic
@@ -23,12 +24,12 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage, ToolMessage
+from langgraph.checkpoint.serde import types as serde_types
 from langgraph.checkpoint.serde.base import CipherProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.store.base import Item
-from langgraph.types import Command, Interrupt, Send, TimeoutPolicy
+from langgraph.types import Command, Interrupt, Send
 
 from stepvault.errors import PayloadError, StateInvalidError, UnknownTypeError, UnsupportedFormatError
 from stepvault.types import RawValue, TypedSerializer, TypeRegistry
@@ -82,13 +83,17 @@ VALUES: list[Any] = [
     RemoveMessage(id="x"),
     Document("x", metadata={"a": 1}),
     Send("n", {"a": 1}),
-    Send("n", 1, timeout=TimeoutPolicy(run_timeout=1.0)),
     Interrupt(value={"a": 1}, id="i"),
     Command(update={"a": 1}, resume=[1], goto="n"),
-    _DeltaSnapshot([HumanMessage("x")]),
     {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "HumanMessage"], "kwargs": {}},
     {"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["true"]},
 ]
+
+# What only newer versions of LangGraph have.
+if hasattr(langgraph.types, "TimeoutPolicy"):
+    VALUES.append(Send("n", 1, timeout=langgraph.types.TimeoutPolicy(run_timeout=1.0)))
+if hasattr(serde_types, "_DeltaSnapshot"):
+    VALUES.append(serde_types._DeltaSnapshot([HumanMessage("x")]))
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda v: type(v).__name__)

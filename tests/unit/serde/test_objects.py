@@ -6,13 +6,14 @@ import threading
 from datetime import datetime
 from typing import Any
 
+import langgraph.types
 import numpy as np
 import pydantic
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.checkpoint.serde import types as serde_types
 from langgraph.store.base import Item, SearchItem
-from langgraph.types import Command, Interrupt, Overwrite, PregelTask, Send, StateSnapshot, TimeoutPolicy
+from langgraph.types import Command, Interrupt, Overwrite, PregelTask, Send, StateSnapshot
 
 from stepvault.errors import ValueNotSerializableError
 from stepvault.types import TypedSerializer
@@ -129,25 +130,28 @@ def test_legacy_models() -> None:
     assert (back, back.__fields_set__, back._secret) == (value, {"n"}, 7)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        Send("n", {"a": (1,)}),
-        Send("n", HumanMessage("x"), timeout=TimeoutPolicy(run_timeout=3.5)),
-        Command(graph=Command.PARENT, update={"a": {1}}, goto="n"),
-        Command(resume={"id": (1, 2)}, goto=[Send("n", 1)]),
-        Interrupt(value={"q": app.Color.RED}, id="i"),
-        Interrupt(value=1, id="i", response_schema={"type": "object"}),
-        Overwrite([1, (2,)]),
-        PregelTask("id", "n", ("a", 1, ("b",)), None, (Interrupt(1, "i"),)),
-        StateSnapshot({"a": 1}, ("n",), {"configurable": {}}, None, None, None, (), ()),
-        _DeltaSnapshot([HumanMessage("x"), (1,)]),
-        RemoveMessage(id="x"),
-        ToolMessage("x", tool_call_id="1", artifact=app.Claim(1)),
-        AIMessage("x", invalid_tool_calls=[{"name": "f", "args": "{", "id": "1", "error": "e"}]),
-    ],
-    ids=lambda v: type(v).__name__,
-)
+LIBRARY: list[Any] = [
+    Send("n", {"a": (1,)}),
+    Command(graph=Command.PARENT, update={"a": {1}}, goto="n"),
+    Command(resume={"id": (1, 2)}, goto=[Send("n", 1)]),
+    Interrupt(value={"q": app.Color.RED}, id="i"),
+    Overwrite([1, (2,)]),
+    PregelTask("id", "n", ("a", 1, ("b",)), None, (Interrupt(1, "i"),)),
+    StateSnapshot({"a": 1}, ("n",), {"configurable": {}}, None, None, None, (), ()),
+    RemoveMessage(id="x"),
+    ToolMessage("x", tool_call_id="1", artifact=app.Claim(1)),
+    AIMessage("x", invalid_tool_calls=[{"name": "f", "args": "{", "id": "1", "error": "e"}]),
+]
+# What only newer versions of LangGraph have.
+if hasattr(langgraph.types, "TimeoutPolicy"):
+    LIBRARY.append(Send("n", HumanMessage("x"), timeout=langgraph.types.TimeoutPolicy(run_timeout=3.5)))
+if "response_schema" in Interrupt.__dataclass_fields__:
+    LIBRARY.append(Interrupt(value=1, id="i", response_schema={"type": "object"}))
+if hasattr(serde_types, "_DeltaSnapshot"):
+    LIBRARY.append(serde_types._DeltaSnapshot([HumanMessage("x"), (1,)]))
+
+
+@pytest.mark.parametrize("value", LIBRARY, ids=lambda v: type(v).__name__)
 def test_library_objects(value: Any) -> None:
     again(value)
     again({"k": [value]})

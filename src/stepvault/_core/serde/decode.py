@@ -10,7 +10,7 @@ import pydantic
 
 from stepvault._core.serde import arrays, messages, moments, stdlib, wire
 from stepvault._core.serde.generics import shown
-from stepvault._core.serde.nesting import depth_of
+from stepvault._core.serde.nesting import depth_of, unpackb
 from stepvault._core.serde.raw import RawValue
 from stepvault.errors import (
     MissingDependencyError,
@@ -22,7 +22,6 @@ from stepvault.errors import (
 if TYPE_CHECKING:
     from stepvault._core.serde.policy import Policy
 
-_unpackb = ormsgpack.unpackb
 _END: Final = "sv1.end"
 _TAIL: Final = ormsgpack.packb(_END)
 # ormsgpack bounds the containers it recurses into, but anew in each extension. Extensions that stand this deep are
@@ -54,7 +53,7 @@ class Decoder:
         """Decode a value that must end where the data ends."""
         try:
             # ormsgpack ignores what follows a value; as the first of a pair, it cannot.
-            value, end = _unpackb(b"".join((b"\x92", data, _TAIL)), ext_hook=self.hook, option=wire.UNPACK)
+            value, end = unpackb(b"".join((b"\x92", data, _TAIL)), ext_hook=self.hook, option=wire.UNPACK)
         except Exception as exc:
             raise self._translated(exc) from (self.error if isinstance(self.error, RecursionError) else None)
         if end != _END:
@@ -66,7 +65,7 @@ class Decoder:
         self.depth += 1
         try:
             inner = self.hook if self.depth < _GUARD_FROM else self.deep_hook
-            payload = _unpackb(data, ext_hook=inner, option=wire.UNPACK)
+            payload = unpackb(data, ext_hook=inner, option=wire.UNPACK)
             if code == wire.MESSAGE and self.has_messages:
                 return messages.shape(payload[0]).restore(payload)
             return self.build(code, payload, data)

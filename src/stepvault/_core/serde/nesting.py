@@ -1,8 +1,40 @@
-"""Counts how deep msgpack containers nest, without recursion and without building anything."""
+"""Looks at msgpack containers before they are decoded: how deep they nest, whether their headers lie."""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import ormsgpack
+
+_FEW_LARGE: Final = 16
+
+
+def _unpackb(data: bytes, *, ext_hook: Callable[[int, bytes], Any], option: int) -> Any:
+    # Before 1.13.1, ormsgpack makes room for as many items as a header claims; four bytes could end the process.
+    large = data.count(b"\xdd") + data.count(b"\xdf")
+    if large or data.count(b"\xdc") + data.count(b"\xde") > _FEW_LARGE:
+        _check_sizes(data)
+    return ormsgpack.unpackb(data, ext_hook=ext_hook, option=option)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)[:3]))
+
+
+makes_room_for_claims: Final = _version(ormsgpack.__version__) < (1, 13, 1)
+unpackb: Final[Callable[..., Any]] = _unpackb if makes_room_for_claims else ormsgpack.unpackb
+
+
+def _check_sizes(data: bytes) -> None:
+    """Raise if a container claims more items than there are bytes left."""
+    position = 0
+    while position < len(data):
+        size, skipped = _head(data[position], data, position + 1)
+        position += 1 + skipped
+        if size > len(data) - position:
+            raise ValueError("unexpected end of file")
 
 
 def depth_of(data: bytes) -> int:
