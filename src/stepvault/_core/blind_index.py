@@ -13,7 +13,7 @@ TOKEN_BYTES = 16
 class BlindIndex:
     """Tokens of one deployment."""
 
-    __slots__ = ("_marks", "_metadata", "_namespaces", "_owners", "_subjects", "_threads", "deployment")
+    __slots__ = ("_items", "_marks", "_metadata", "_namespaces", "_owners", "_subjects", "_threads", "deployment")
 
     def __init__(self, root: Secret) -> None:
         self.deployment = expand(root, b"stepvault/deployment/1", 16)
@@ -21,6 +21,7 @@ class BlindIndex:
         self._subjects = _key(root, b"subject")
         self._owners = _key(root, b"owner")
         self._metadata = _key(root, b"metadata")
+        self._items = _key(root, b"item")
         self._namespaces = _key(root, b"namespace")
         self._marks = _key(root, b"mark")
 
@@ -39,6 +40,10 @@ class BlindIndex:
     def metadata(self, tenant: bytes, token: bytes) -> bytes:
         """The keyed form of a token of `metadata.tokens`, with the same equalities."""
         return self._metadata.tag(frame((tenant, token)), TOKEN_BYTES)
+
+    def item(self, tenant: bytes, token: bytes) -> bytes:
+        """The keyed form of a token of a store item's value; eight bytes, as those are, for every hit is looked at."""
+        return self._items.tag(frame((tenant, token)), 8)
 
     def label(self, tenant: bytes, table: bytes, above: tuple[bytes, ...], label: bytes) -> bytes:
         """A namespace label or key; equal labels under different parents have different tokens."""

@@ -24,11 +24,6 @@ def thread_id() -> Identity:
     return (b"thread", b"id")
 
 
-def thread_state() -> Identity:
-    """What writers keep of their thread."""
-    return (b"thread", b"state")
-
-
 def thread_subjects() -> Identity:
     """The real names of a thread's subjects."""
     return (b"thread", b"subjects")
@@ -57,18 +52,14 @@ def vector(namespace: bytes, key: bytes, path: bytes) -> Identity:
     return (b"vector", b"values", namespace, key, path)
 
 
-def inbox(interrupt: bytes, column: bytes = b"body") -> Identity:
-    """A pending interrupt as the inbox shows it."""
-    return (b"inbox", column, interrupt)
+def note(key: bytes) -> Identity:
+    """A small record of a thread: an interrupt with its decision, an effect."""
+    return (b"note", b"body", key)
 
 
-def decision(interrupt: bytes) -> Identity:
-    return (b"decision", b"body", interrupt)
-
-
-def effect(effect_id: bytes) -> Identity:
-    """The record of a side effect."""
-    return (b"effect", b"record", effect_id)
+def doc(space: bytes, key: bytes) -> Identity:
+    """A small record outside threads."""
+    return (b"doc", b"body", space, key)
 
 
 def _number(value: int) -> bytes:

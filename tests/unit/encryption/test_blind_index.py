@@ -25,7 +25,7 @@ def test_tokens_are_frozen() -> None:
     golden = GOLDEN["tokens"]
     index = BlindIndex(Secret(bytes.fromhex(golden["root"])))
     assert index.deployment.hex() == golden["deployment"]
-    for kind in ("thread", "subject", "owner", "metadata"):
+    for kind in ("thread", "subject", "owner", "metadata", "item"):
         made = getattr(index, kind)(T, bytes.fromhex(golden[kind]["value"]))
         assert made.hex() == golden[kind]["token"]
     label = golden["label"]
@@ -56,6 +56,7 @@ def test_tokens_depend_on_root_tenant_and_purpose() -> None:
     ]
     assert len(set(made)) == len(made)
     assert {len(one) for one in made} == {TOKEN_BYTES}
+    assert len(INDEX.item(T, bytes(8))) == 8
 
 
 def test_tenant_and_value_cannot_be_shifted_into_each_other() -> None:

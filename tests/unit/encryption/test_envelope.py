@@ -41,7 +41,6 @@ PAYLOAD = bytes(range(256)) + b"the payload of this envelope has so many bytes, 
 
 IDENTITIES = [
     identity.thread_id(),
-    identity.thread_state(),
     identity.thread_subjects(),
     identity.checkpoint_body(b"", b"id"),
     identity.checkpoint_body(b"i", b"d"),
@@ -55,9 +54,9 @@ IDENTITIES = [
     identity.item(b"names", b"ns", b"key"),
     identity.item(b"value", b"nsk", b"ey"),
     identity.vector(b"ns", b"key", b"text"),
-    identity.inbox(b"id"),
-    identity.decision(b"id"),
-    identity.effect(b"id"),
+    identity.note(b"id"),
+    identity.doc(b"", b"id"),
+    identity.doc(b"i", b"d"),
 ]
 
 
@@ -75,16 +74,14 @@ def test_bytes_are_frozen(vector: dict[str, Any]) -> None:
 def test_identities_are_frozen(name: str) -> None:
     made = {
         "thread_id": identity.thread_id(),
-        "thread_state": identity.thread_state(),
         "thread_subjects": identity.thread_subjects(),
         "checkpoint_body": identity.checkpoint_body(b"ns", b"id"),
         "write_body": identity.write_body(b"ns", b"id", b"task", -2),
         "chunk": identity.chunk(65, 64),
         "item": identity.item(b"value", b"ns", b"key"),
         "vector": identity.vector(b"ns", b"key", b"path"),
-        "inbox": identity.inbox(b"interrupt"),
-        "decision": identity.decision(b"interrupt"),
-        "effect": identity.effect(b"effect"),
+        "note": identity.note(b"key"),
+        "doc": identity.doc(b"space", b"key"),
     }
     assert [part.hex() for part in made[name]] == GOLDEN["identities"][name]
 

@@ -56,7 +56,7 @@ def failures(store: Store) -> Iterator[Callable[[], Any]]:
     stored = sealer.seal(ROW, PAYLOAD)
     for broken in (b"", b"unsealed", stored[:-1], stored[:-1] + b"\0", stored[:2] + b"\7" + stored[3:]):
         yield lambda broken=broken: sealer.open(ROW, broken)  # type: ignore[misc]
-    yield lambda: sealer.open(identity.thread_state(), stored)
+    yield lambda: sealer.open(identity.thread_subjects(), stored)
     yield lambda: sealer.open(ROW, stored[:10] + bytes(14) + stored[24:])
     yield lambda: store.run(store.keys(other).index())
     yield lambda: store.run(store.keys(Keyring({"b": OTHER_KEK})).index())
