@@ -64,7 +64,6 @@ IMPURE_MODULES |= CONFINED.keys() - {"cryptography"}  # which only computes
 IMPURE_CALLS = {"now", "utcnow", "today", "uuid1", "uuid4", "uuid6", "uuid7", "open", "getenv", "urandom"}
 
 PURE_ENOUGH = {
-    ("stepvault._core.codec", "threading"): "a zstd compressor serves one thread at a time",
     ("stepvault._core.key_cache", "threading"): "a lock around memory, held over no I/O",
     ("stepvault._core.knowledge", "threading"): "a lock around memory, held over no I/O",
     ("stepvault._core.runs", "threading"): "a lock around memory, held over no I/O",

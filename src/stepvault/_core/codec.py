@@ -6,10 +6,11 @@ are left to sealed envelopes.
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 import zstandard
 
@@ -20,29 +21,43 @@ MAX_PAYLOAD = 2**31  # a frame header that claims more is damaged or forged; SQL
 _SMALL = 48  # below this, a frame header costs more than it can save
 
 
-def _record_dictionary() -> zstandard.ZstdCompressionDict:
+class _Free:
+    """Contexts of one kind that are free. Each serves one call at a time; making one costs more than a call.
+
+    They are not kept per thread: LangGraph makes new threads for each run.
+    """
+
+    __slots__ = ("_contexts", "_make")
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._contexts: list[Any] = []
+
+    def take(self) -> Any:
+        try:
+            return self._contexts.pop()
+        except IndexError:
+            return self._make()
+
+    def give_back(self, context: Any) -> None:
+        self._contexts.append(context)
+
+
+@cache
+def _dictionary() -> zstandard.ZstdCompressionDict:
     data = files("stepvault._core").joinpath("record.dict").read_bytes()
     return zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
-class _Zstd(threading.local):
-    """zstandard contexts are not thread safe: one set per thread."""
-
-    def __init__(self) -> None:
-        dictionary = _record_dictionary()
-        self.compress = {
-            ZSTD: zstandard.ZstdCompressor(level=3, write_checksum=False, write_dict_id=False),
-            ZSTD_RECORD: zstandard.ZstdCompressor(
-                level=3, dict_data=dictionary, write_checksum=False, write_dict_id=False
-            ),
-        }
-        self.decompress = {
-            ZSTD: zstandard.ZstdDecompressor(),
-            ZSTD_RECORD: zstandard.ZstdDecompressor(dict_data=dictionary),
-        }
+def _compressor(**options: Any) -> zstandard.ZstdCompressor:
+    return zstandard.ZstdCompressor(level=3, write_checksum=False, write_dict_id=False, **options)
 
 
-_zstd = _Zstd()
+_COMPRESSORS = {ZSTD: _Free(_compressor), ZSTD_RECORD: _Free(lambda: _compressor(dict_data=_dictionary()))}
+_DECOMPRESSORS = {
+    ZSTD: _Free(zstandard.ZstdDecompressor),
+    ZSTD_RECORD: _Free(lambda: zstandard.ZstdDecompressor(dict_data=_dictionary())),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +70,10 @@ class Codec:
         """Compress a payload if that makes it smaller; `record` payloads use the shipped dictionary."""
         if self.compression is not None and (record or len(payload) >= _SMALL):
             codec = ZSTD_RECORD if record else ZSTD
-            packed = _zstd.compress[codec].compress(payload)
+            free = _COMPRESSORS[codec]
+            context = free.take()
+            packed = context.compress(payload)
+            free.give_back(context)
             if len(packed) < len(payload):
                 return bytes((codec,)) + packed
         return bytes((RAW,)) + payload
@@ -73,13 +91,16 @@ def unpack(stored: bytes) -> bytes:
     codec = stored[0]
     if codec == RAW:
         return bytes(stored[1:])
-    context = _zstd.decompress.get(codec)
-    if context is None:
+    free = _DECOMPRESSORS.get(codec)
+    if free is None:
         raise UnsupportedFormatError(f"A stored payload has codec {codec}, unknown to this version; upgrade Stepvault.")
     body = memoryview(stored)[1:]
     try:
         if zstandard.frame_content_size(body) > MAX_PAYLOAD:
             raise TruncatedError("A stored payload claims an impossible size; restore the row from a backup.")
-        return context.decompress(body)
+        context = free.take()
+        payload: bytes = context.decompress(body)
     except zstandard.ZstdError as exc:
         raise TruncatedError("A stored payload is damaged or cut short; restore the row from a backup.") from exc
+    free.give_back(context)
+    return payload
