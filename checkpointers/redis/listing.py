@@ -122,10 +122,20 @@ def _merge(into: Loaded, loaded: Loaded) -> None:
 
 
 def _summary(no: int, reply: Sequence[Any]) -> ThreadSummary:
-    packed, created, updated, count, head, writes, size = reply
+    packed, created, updated, count, head, writes, size, state = reply
     waits = _interrupted(unpack_writes(b"", head, writes))
     return ThreadSummary(
-        no, thread_key(packed).thread, int(created), int(updated), None, None, head or None, int(count), size, waits
+        no,
+        thread_key(packed).thread,
+        int(created),
+        int(updated),
+        None,
+        None,
+        head or None,
+        int(count),
+        size,
+        waits,
+        state,
     )
 
 

@@ -149,10 +149,10 @@ class Writing(Indexes):
 
     # -- removing and copying
 
-    def delete(self, key: ThreadKey) -> Op[int]:
-        (reply,) = yield Batch([Script("delete", (self.keys.thread(member_of(key)),))])
+    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
+        (reply,) = yield Batch([Script("delete", (self.keys.thread(member_of(key)),), (rev or b"",))])
         if not reply:
-            return 0
+            return 0 if rev is None else None
         count, score, *groups = reply
         yield from self._leave(key, score, groups)
         return int(count)
