@@ -13,8 +13,6 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Protocol
 
 from psycopg import Error
@@ -33,29 +31,59 @@ class Wire(Protocol):
 class _Wait:
     """One wait on one connection."""
 
-    __slots__ = ("deadline", "expired", "wire")
+    __slots__ = ("_seconds", "_wire", "expired")
 
-    def __init__(self, wire: Wire, deadline: float) -> None:
-        self.wire = wire
-        self.deadline = deadline
+    def __init__(self, wire: Wire, seconds: float) -> None:
+        self._wire = wire
+        self._seconds = seconds
         self.expired = False
 
     def expire(self) -> None:
         self.expired = True
-        _hang_up(self.wire)
+        _hang_up(self._wire)
+
+    def _say_why(self, exc: BaseException | None) -> None:
+        if self.expired and isinstance(exc, Error):
+            raise StorageUnavailableError(
+                f"Postgres did not answer within statement_timeout ({self._seconds:g} s); it may still do what was "
+                "asked. Repeating is safe."
+            ) from exc
+
+
+class _ThreadWait(_Wait):
+    __slots__ = ("deadline",)
+
+    def __enter__(self) -> None:
+        self.deadline = time.monotonic() + self._seconds
+        _watchman.add(self)
+
+    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
+        _watchman.remove(self)
+        self._say_why(exc)
+
+
+class _TaskWait(_Wait):
+    __slots__ = ("_timer",)
+
+    def __enter__(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self.expire)
+
+    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
+        self._timer.cancel()
+        self._say_why(exc)
 
 
 class _Watchman:
     """The thread that ends waits of threads, one per process, started by the first wait."""
 
     def __init__(self) -> None:
-        self._waits: set[_Wait] = set()
+        self._waits: set[_ThreadWait] = set()
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._next = math.inf
         self._pid = 0
 
-    def add(self, wait: _Wait) -> None:
+    def add(self, wait: _ThreadWait) -> None:
         with self._lock:
             if self._pid != os.getpid():  # first use, here or after a fork
                 self._pid = os.getpid()
@@ -67,7 +95,7 @@ class _Watchman:
                 self._next = wait.deadline
                 self._wake.set()
 
-    def remove(self, wait: _Wait) -> None:
+    def remove(self, wait: _ThreadWait) -> None:
         with self._lock:  # never while it is being hung up: the connection may serve another caller next
             self._waits.discard(wait)
 
@@ -93,38 +121,13 @@ class Watch:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    @contextmanager
-    def over(self, wire: Wire) -> Iterator[None]:
+    def over(self, wire: Wire) -> _ThreadWait:
         """Watch a thread that waits for this connection."""
-        wait = _Wait(wire, time.monotonic() + self._seconds)
-        _watchman.add(wait)
-        try:
-            yield
-        except Error as exc:
-            self._raise_if_expired(wait, exc)
-            raise
-        finally:
-            _watchman.remove(wait)
+        return _ThreadWait(wire, self._seconds)
 
-    @contextmanager
-    def over_task(self, wire: Wire) -> Iterator[None]:
+    def over_task(self, wire: Wire) -> _TaskWait:
         """Watch a task that waits for this connection."""
-        wait = _Wait(wire, 0)
-        timer = asyncio.get_running_loop().call_later(self._seconds, wait.expire)
-        try:
-            yield
-        except Error as exc:
-            self._raise_if_expired(wait, exc)
-            raise
-        finally:
-            timer.cancel()
-
-    def _raise_if_expired(self, wait: _Wait, exc: Error) -> None:
-        if wait.expired:
-            raise StorageUnavailableError(
-                f"Postgres did not answer within statement_timeout ({self._seconds:g} s); it may still do what was "
-                "asked. Repeating is safe."
-            ) from exc
+        return _TaskWait(wire, self._seconds)
 
 
 def _hang_up(wire: Wire) -> None:
