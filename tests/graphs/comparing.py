@@ -15,6 +15,7 @@ from itertools import zip_longest
 from typing import Any
 
 import pytest
+from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
 from pydantic import BaseModel
@@ -44,7 +45,10 @@ class Normal:
         if isinstance(value, str):
             return value if self._ids else IDS.sub(self._place, value)
         if isinstance(value, BaseModel):
-            return (type(value).__name__, self.of(dict(value)))
+            fields = dict(value)
+            if isinstance(value, ToolMessage):  # gets its id while it may be stored already
+                del fields["id"]
+            return (type(value).__name__, self.of(fields))
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return (type(value).__name__, [self.of(getattr(value, field.name)) for field in dataclasses.fields(value)])
         if isinstance(value, tuple) and hasattr(value, "_asdict"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -11,16 +12,25 @@ from tests.graphs.comparing import Twins
 
 __all__ = ["database", "sqlite_file"]
 
-DURABILITIES = {"sync": ("sync", "exit"), "async": ("async", "exit"), AIO: ("async",)}
+SETTINGS = {  # call mode and durability; what a backend sees of a durability is the same everywhere
+    "sqlite": (("sync", "sync"), ("sync", "exit"), ("async", "async"), ("async", "exit"), (AIO, "async")),
+    "postgres": (("sync", "sync"), ("async", "exit"), (AIO, "async")),
+    "redis": (("sync", "exit"), ("async", "async"), (AIO, "sync")),
+    "redis-cluster": (("async", "async"),),
+}
 
-SETTINGS = [
-    pytest.param((*param.values[0], durability), id=f"{param.id}-{durability}", marks=param.marks)
-    for param in matrix((*MODES, AIO))
-    for durability in DURABILITIES[param.values[0][1]]
-]
+
+def settings() -> list[Any]:
+    """Parameters for `twins`."""
+    found = {param.values[0]: param for param in matrix((*MODES, AIO))}
+    return [
+        pytest.param((cls, mode, durability), id=f"{cls.name}-{mode}-{durability}", marks=found[cls, mode].marks)
+        for cls in dict.fromkeys(cls for cls, _ in found)
+        for mode, durability in SETTINGS[cls.name]
+    ]
 
 
-@pytest.fixture(params=SETTINGS)
+@pytest.fixture(params=settings())
 async def twins(request: pytest.FixtureRequest) -> AsyncIterator[Twins]:
     """Runs an app on our saver and on `InMemorySaver` and compares them after each step."""
     cls, mode, durability = request.param
