@@ -8,9 +8,10 @@ from typing import Any
 from stepvault._core.ids import new_uid, text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Atomic, Op
-from stepvault._core.rows import Guard
+from stepvault._core.rows import Elements, Guard, Note
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.effects import PREFIX as EFFECTS
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.upkeep import entries
 from stepvault.checkpointers._ops.load import view_of
@@ -57,4 +58,18 @@ def _copy(scope: Scope, source: Any, target: Any) -> Op[bool | None]:
         return None
     state = replace(State.unpack(skeleton.thread.extents), lease=None)
     guard = Guard(target, None, new_uid(), scope.core.random(8), state.pack())
-    return (yield from dialect.copy(skeleton.thread, guard))
+    if not (yield from dialect.copy(skeleton.thread, guard)):
+        return False
+    yield from _leave_out_effects(scope, target, guard)
+    return True
+
+
+def _leave_out_effects(scope: Scope, target: ThreadKey, guard: Guard) -> Op[None]:
+    """What was paid in one thread is not paid in its copy."""
+    loaded = yield from scope.core.dialect.load(target, b"", b"\x00", None)
+    if loaded.thread is None:
+        return
+    effects = yield from scope.core.dialect.notes(loaded.thread, EFFECTS)
+    if effects:
+        after = Guard(target, loaded.thread, guard.uid, scope.core.random(8), guard.extents)
+        yield from scope.core.dialect.put_writes(after, Elements(), (), [Note(note.key, None) for note in effects])

@@ -101,19 +101,22 @@ class PostgresDialect:
         found: list[tuple[int, bytes, CheckpointRow]] = []
         writes: dict[int, list[WriteRow]] = {}
         chunks: dict[int, list[ChunkRow]] = {}
+        threads: dict[int, ThreadRow] = {}
         for kind, no, b, c, ns, id_, parent, run, source, created_at, refs, body in rows:
             if kind == 0:
                 row = CheckpointRow(ns, id_, parent, run, source, b, created_at, from_ranges(refs), body)
                 found.append((no, c, row))
             elif kind == 1:
                 writes.setdefault(no, []).append(WriteRow(ns, id_, parent, b, run, created_at, from_ranges(refs), body))
-            else:
+            elif kind == 2:
                 chunks.setdefault(no, []).append(ChunkRow(created_at, b, body))
+            else:
+                threads[no] = ThreadRow(no, c, ns, id_)
         found.sort(key=lambda entry: (entry[2].id, entry[2].ns, entry[1]), reverse=True)
         groups: list[tuple[int, ThreadKey, Loaded]] = []
         for no, thread, row in found:
             if not groups or groups[-1][0] != no:
-                groups.append((no, ThreadKey(query.tenant, thread), Loaded()))
+                groups.append((no, ThreadKey(query.tenant, thread), Loaded(threads[no])))
             groups[-1][2].checkpoints.append(row)
         for no, _, loaded in groups:
             _distribute(loaded, writes.get(no, []), chunks.get(no, []))
@@ -211,12 +214,14 @@ class PostgresDialect:
         writing.args["from"] = Int8(source.no)
         return bool((yield from self._write(writing, "g.no")))
 
-    def delete(self, key: ThreadKey) -> Op[int]:
+    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
         names = {"tenant": key.tenant, "thread": key.thread}
-        lock = self._stmt("lock_thread", **names)
+        lock = self._stmt("lock_thread", **names) if rev is None else self._stmt("lock_thread_at", rev=rev, **names)
         batch = [Stmt(lock.sql, lock.args, guard=True), self._stmt("delete_thread", **names)]
         replies = yield Batch(batch, retry=True)
-        return cast(int, replies[1][0][0]) if len(replies) == 2 else 0
+        if len(replies) == 2:
+            return cast(int, replies[1][0][0])
+        return 0 if rev is None else None
 
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         assert guard.thread is not None

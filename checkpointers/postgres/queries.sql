@@ -89,6 +89,9 @@ SELECT 2, r.no, k.n, NULL, NULL, NULL, NULL, NULL, NULL, k.no, NULL, k.body
 FROM r CROSS JOIN LATERAL (
     SELECT no, n, body FROM {chunk} c WHERE c.t = r.no
         AND c.no BETWEEN lower(r.page)::bigint * 64 + 1 AND (upper(r.page)::bigint) * 64 OFFSET 0) k
+UNION ALL
+SELECT 3, t.no, NULL, t.uid, t.rev, t.extents, NULL, NULL, NULL, NULL, NULL, NULL
+FROM (SELECT DISTINCT no FROM h) d CROSS JOIN LATERAL (SELECT * FROM {thread} t WHERE t.no = d.no OFFSET 0) t
 
 -- name: skeleton
 WITH h AS MATERIALIZED (
@@ -123,7 +126,8 @@ SELECT t.no, t.thread, t.created_at, t.updated_at, t.expires_at, t.subjects, c.i
         + (SELECT coalesce(sum(length(body)), 0) FROM {write} w WHERE w.t = t.no))::bigint,
     EXISTS (SELECT 1 FROM {write} w WHERE w.t = t.no AND w.ns = '' AND w.k = -3 AND w.checkpoint = c.id
         AND NOT EXISTS (SELECT 1 FROM {write} o WHERE o.t = w.t AND o.ns = w.ns
-            AND o.checkpoint = w.checkpoint AND o.task = w.task AND o.k >= 0))
+            AND o.checkpoint = w.checkpoint AND o.task = w.task AND o.k >= 0)),
+    t.extents
 FROM (SELECT * FROM {thread} WHERE tenant = %(tenant)s AND no < %(below)s ORDER BY no DESC LIMIT %(limit)s) t
 LEFT JOIN LATERAL (
     SELECT id FROM {checkpoint} c WHERE c.t = t.no AND c.ns = '' ORDER BY id DESC LIMIT 1) c ON true
@@ -242,6 +246,9 @@ SELECT pg_advisory_xact_lock(%(name)s)
 
 -- name: lock_thread
 SELECT no FROM {thread} WHERE tenant = %(tenant)s AND thread = %(thread)s FOR UPDATE
+
+-- name: lock_thread_at
+SELECT no FROM {thread} WHERE tenant = %(tenant)s AND thread = %(thread)s AND rev = %(rev)s FOR UPDATE
 
 -- name: delete_thread
 WITH h AS (DELETE FROM {thread} WHERE tenant = %(tenant)s AND thread = %(thread)s RETURNING no),

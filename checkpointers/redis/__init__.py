@@ -10,7 +10,7 @@ from typing_extensions import Self
 from stepvault.checkpointers._options import StorageOptions
 from stepvault.checkpointers._saver import BaseSaver, SyncSetup
 from stepvault.checkpointers.redis.dialect import RedisDialect
-from stepvault.errors import ConfigurationError, MissingDependencyError
+from stepvault.errors import MissingDependencyError
 
 try:
     from stepvault._drivers.redis import RedisDriver
@@ -37,7 +37,7 @@ class RedisSaver(SyncSetup, BaseSaver):
             `redis+cluster://`, see docs/redis.md. Serves sync and async calls.
         redis_client: A client of redis-py to use instead, sync or async; serves only calls of its kind and stays open.
         connection_args: Further arguments of each connection (`socket_timeout`, `max_connections`, TLS, ...).
-        ttl: Not supported yet.
+        ttl: When threads expire, see docs/options.md.
         prefix: What every key begins with.
         cluster_mode: Whether `redis_url` leads to a cluster; None asks the server.
         wait_replicas: Replicas that must confirm each write.
@@ -64,14 +64,14 @@ class RedisSaver(SyncSetup, BaseSaver):
         serde: SerializerProtocol | None = None,
         **options: Any,
     ) -> None:
-        if ttl is not None:
-            raise ConfigurationError("ttl is not supported by this version of RedisSaver.")
         driver, dialect = make_parts(
             redis_url, redis_client, connection_args, prefix, options,
             cluster_mode=cluster_mode, wait_replicas=wait_replicas,
         )  # fmt: skip
         self._dialect = dialect
-        super().__init__(driver, dialect, serde=serde, tenant=tenant, options=StorageOptions.take(options))
+        super().__init__(
+            driver, dialect, serde=serde, tenant=tenant, options=StorageOptions.take({**options, "ttl": ttl})
+        )
 
     @classmethod
     def from_conn_string(cls, redis_url: str, **options: Any) -> Self:

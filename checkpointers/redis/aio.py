@@ -11,7 +11,6 @@ from stepvault._drivers.loop import LoopDriver
 from stepvault.checkpointers._options import StorageOptions
 from stepvault.checkpointers._saver import AsyncSetup
 from stepvault.checkpointers.redis import make_parts
-from stepvault.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -29,7 +28,7 @@ class AsyncRedisSaver(AsyncSetup):
         redis_url: As `RedisSaver`.
         redis_client: A client of `redis.asyncio`.
         connection_args: As `RedisSaver`.
-        ttl: Not supported yet.
+        ttl: As `RedisSaver`.
         prefix: As `RedisSaver`.
         cluster_mode: As `RedisSaver`.
         wait_replicas: As `RedisSaver`.
@@ -52,14 +51,18 @@ class AsyncRedisSaver(AsyncSetup):
         serde: SerializerProtocol | None = None,
         **options: Any,
     ) -> None:
-        if ttl is not None:
-            raise ConfigurationError("ttl is not supported by this version of AsyncRedisSaver.")
         driver, dialect = make_parts(
             redis_url, redis_client, connection_args, prefix, options,
             cluster_mode=cluster_mode, wait_replicas=wait_replicas,
         )  # fmt: skip
         self._dialect = dialect
-        super().__init__(LoopDriver(driver), dialect, serde=serde, tenant=tenant, options=StorageOptions.take(options))
+        super().__init__(
+            LoopDriver(driver),
+            dialect,
+            serde=serde,
+            tenant=tenant,
+            options=StorageOptions.take({**options, "ttl": ttl}),
+        )
 
     @classmethod
     def from_conn_string(cls, redis_url: str, **options: Any) -> Self:

@@ -72,10 +72,9 @@ DELETE FROM stepvault_note WHERE t = ?1 AND key = ?2
 SELECT key, body FROM stepvault_note WHERE t = ?1 AND key >= ?2 AND key < ?3 ORDER BY key
 
 -- name: copy_notes
--- All but effects ('e'): what was paid in one thread is not paid in its copy.
 INSERT INTO stepvault_note (t, key, body)
 SELECT (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3), key, body
-FROM stepvault_note WHERE t = ?1 AND substr(key, 1, 1) <> x'65'
+FROM stepvault_note WHERE t = ?1
 
 -- name: delete_notes
 DELETE FROM stepvault_note WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2)
