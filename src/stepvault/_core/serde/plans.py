@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+import typing
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -105,7 +107,22 @@ class Plan:
 
 def fingerprint_of(names: Mapping[str, Any]) -> int:
     """Return a number that changes when a field is added, dropped, reordered or annotated anew."""
-    return zlib.crc32(";".join(f"{name}:{annotation!r}" for name, annotation in names.items()).encode())
+    return zlib.crc32(";".join(f"{name}:{_text(annotation)}" for name, annotation in names.items()).encode())
+
+
+def _text(annotation: Any) -> str:
+    # Not repr(): that differs between Python versions, and with the module a class stands in.
+    if isinstance(annotation, str):
+        return annotation.replace(" ", "")
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _text(typing.get_args(annotation)[0])
+    if origin is None:
+        return str(getattr(annotation, "__qualname__", None) or getattr(annotation, "__forward_arg__", "?"))
+    inner = [repr(one) if origin is typing.Literal else _text(one) for one in typing.get_args(annotation)]
+    if origin is typing.Union or origin is types.UnionType:
+        return "|".join(inner)
+    return f"{_text(origin)}[{','.join(inner)}]"
 
 
 def overlay(value: Any, fields: Mapping[str, Any]) -> None:
