@@ -47,7 +47,7 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     row = loaded.checkpoints[0]
     writes = answers.unused(at, row, loaded.writes, state)
     decoder = scope.decoder(elements)
-    size = sum(map(len, elements.values()))
+    size = known.view.size if known.view is not None else sum(map(len, elements.values()))
     return (yield from scope.core.compute(lambda: tuple_of(scope, at.key, row, writes, decoder), size))
 
 

@@ -45,6 +45,7 @@ class SqliteDriver:
         self.lock = threading.RLock()
         self._given = connection
         self._connection: sqlite3.Connection | None = None
+        self._cursor: Any = None  # one for all: no statement is left half read
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
         self._level = 2  # SQLite's own default, FULL
@@ -67,6 +68,7 @@ class SqliteDriver:
                 raise StorageUnavailableError("This saver or store is closed; open a new one.")
             with translated(self.path):
                 self._connection = self._given or self._open()
+                self._cursor = _cursor(self._connection)
                 self._prepare(self._connection)
                 self._file = _identity(self.path) if self._given is None else None
         return self._connection
@@ -152,7 +154,7 @@ class SqliteDriver:
         """Hold the connection and one transaction; a refused or failed batch takes back what came before it."""
         with self.lock, translated(self.path):
             connection = self.connection()
-            session = _Session(_cursor(connection))
+            session = _Session(self._cursor)
             nested = connection.in_transaction  # its owner's transaction: theirs to keep, ours to commit
             if durable and not nested:
                 session.cursor.execute("PRAGMA synchronous = FULL")
@@ -170,7 +172,6 @@ class SqliteDriver:
             finally:
                 if durable and not nested:
                     session.cursor.execute(f"PRAGMA synchronous = {self._level}")
-                session.cursor.close()
 
     # -- async
 
