@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import types
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -383,3 +384,17 @@ def test_another_langchain_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert messages.shape(0) is shape
     assert serde().loads(bytes(stored)) == serde().loads(data)
+
+
+def test_one_serializer_serves_many_threads() -> None:
+    shared = serde()
+    value = [app.Claim(1), app.Page[int](items=[1]), {app.Color.RED: (1, {2})}]
+    expected = serde().dumps(value)
+
+    def work(number: int) -> bool:
+        made = dataclasses.make_dataclass(f"Thread{number}", ["n"])
+        TypeRegistry(shared._policy.registry).register(made, name=f"thread-{number}")
+        return all(shared.dumps(shared.loads(shared.dumps(value))) == expected for _ in range(50))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(32)))
