@@ -15,6 +15,7 @@ HASHED = ("chunk", "checkpoint", "write", "meta", "note")  # partitioned by thre
 _TABLES = ("thread", *HASHED, "doc", "migration")
 _INDEXES = ("checkpoint_run", "write_run", "meta_thread")
 _LONGEST = 63  # bytes of a Postgres name; a longer one is cut without a word
+_REFUSED = set("\0%{}")  # of these, percent signs and braces mark places in our statements
 _PLACE = re.compile(r"\{(\w+)\}")
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
@@ -27,9 +28,8 @@ class Names:
     """
 
     def __init__(self, schema: str | None, prefix: str) -> None:
-        for what, name in (("schema", schema), ("table_prefix", prefix)):
-            if name is not None and (not isinstance(name, str) or "\0" in name or name == "" != prefix):
-                raise ConfigurationError(f"{what} must be a name, not {name!r}.")
+        if schema == "" or any(not isinstance(name, str) or _REFUSED & set(name) for name in (schema or "s", prefix)):
+            raise ConfigurationError("schema and table_prefix are names without NUL, percent signs and braces.")
         longest = max(_INDEXES, key=len)
         if max(len(f"{prefix}{longest}_p0000".encode()), len((schema or "").encode())) > _LONGEST:
             raise ConfigurationError("schema and table_prefix must leave room in Postgres's 63 bytes per name.")

@@ -16,9 +16,6 @@ from stepvault.errors import StorageUnavailableError
 from tests.backend.postgres.both_ways import WAYS, Caller
 from tests.servers import Postgres
 
-# These tests harm the server, so no other test may use it at the same time: one process runs them all.
-pytestmark = pytest.mark.xdist_group("postgres_faults")
-
 
 @pytest_asyncio.fixture(params=WAYS)
 async def caller(request: pytest.FixtureRequest, postgres_server: Postgres, postgres_url: str) -> AsyncIterator[Caller]:
@@ -81,7 +78,7 @@ async def test_a_server_that_is_down_is_named(caller: Caller, postgres_server: P
     await caller.put(1)
     postgres_server.stop()
     saver = PostgresSaver.from_conn_string(postgres_url)
-    with pytest.raises(StorageUnavailableError, match="gives no connection.*refused"):
+    with pytest.raises(StorageUnavailableError, match=r"gives no connection.*refused"):
         await Caller(saver, caller.way).get()
     postgres_server.start()
     assert await Caller(saver, caller.way).get() == 1
