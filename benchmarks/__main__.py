@@ -30,6 +30,9 @@ from benchmarks.workloads import WORKLOADS, Numbers, measure
 BACKENDS = ("sqlite", "postgres", "redis")
 Results = dict[tuple[str, str, str], list[Numbers]]
 
+_LEGEND = """official: LangGraph's own saver, as durable as ours   default: the same as it ships (SQLite: synchronous=FULL)
+pool: on a pool of 10   memory: InMemorySaver   limit: the same bytes through the client, without history"""
+
 
 def run_all(arguments: argparse.Namespace, console: Console) -> Results:
     results: Results = defaultdict(list)
@@ -99,6 +102,9 @@ def main() -> None:
     results = run_all(arguments, console)
     table = lines(results, [*arguments.backend, "memory"])
     show(table, console)
+    console.print(_LEGEND, highlight=False)
+    if arguments.quick:
+        console.print("Quick: one round of small sizes. The targets are meant for the whole run.")
     if arguments.json:
         rounds = [
             dict(zip(("workload", "backend", "role"), key, strict=True), rounds=found) for key, found in results.items()

@@ -58,7 +58,7 @@ def redis_memory(address: str) -> int:
 
     time.sleep(0.2)
     with contextlib.closing(redis.from_url(address)) as client:
-        return int(client.info("memory")["used_memory"])
+        return int(client.info("memory")["used_memory_dataset"])  # without buffers and scripts
 
 
 @dataclass
