@@ -21,7 +21,7 @@ from stepvault._core.values import Encoder
 from stepvault.checkpointers._ops import permits
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import is_expired
-from stepvault.checkpointers._ops.load import held, learn
+from stepvault.checkpointers._ops.load import read
 from stepvault.errors import ConflictError, StorageUnavailableError, ThreadGoneError
 
 T = TypeVar("T")
@@ -103,11 +103,9 @@ def _once(
     view = known.view
     expected = at.run.loaded.get(at.key) if at.run else None
     if view is None or needs(view) or (expected and view.uid != expected):
-        loaded = yield from scope.core.dialect.load(at.key, at.ns, base, held(view))
-        learn(scope, known, loaded, writer=True)
-        view = known.view
-        for row in loaded.checkpoints:
-            if view is not None:
+        loaded, _, view = yield from read(scope, known, at.key, at.ns, base, writer=True)
+        if view is not None:
+            for row in loaded.checkpoints:
                 view.keep(row.ns, row.id, decode_record(unpack(row.body)))
     if expected and (view is None or view.uid != expected):
         raise ThreadGoneError(

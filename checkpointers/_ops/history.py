@@ -10,7 +10,7 @@ from stepvault._core.codec import unpack
 from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.load import held, learn, pending_writes
+from stepvault.checkpointers._ops.load import pending_writes, read
 
 
 def delta_history(scope: Scope, at: Address, channels: Sequence[str]) -> Op[dict[str, DeltaChannelHistory]]:
@@ -19,18 +19,16 @@ def delta_history(scope: Scope, at: Address, channels: Sequence[str]) -> Op[dict
     Walks the parent chain of the addressed checkpoint, each ancestor once. The writes of the addressed
     checkpoint itself are pending for the next step and left out; those of the seed's checkpoint count.
     """
-    dialect = scope.core.dialect
     known = scope.core.knowledge.of(at.key)
     collected: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
     seeds: dict[str, object] = {}
     cursor, target = at.checkpoint, True
     while target or (cursor is not None and len(seeds) < len(collected)):
-        loaded = yield from dialect.load(at.key, at.ns, cursor, held(known.view))
+        loaded, elements, _ = yield from read(scope, known, at.key, at.ns, cursor)
         if not loaded.checkpoints:
             break
         row = loaded.checkpoints[0]
         cursor = row.parent
-        elements = learn(scope, known, loaded)
         if target:
             target = False
             continue

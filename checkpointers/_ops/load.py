@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from langgraph.checkpoint.base import (
     Checkpoint,
@@ -32,8 +32,7 @@ from stepvault.errors import PayloadError
 def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     """One checkpoint with its pending writes; None if there is none."""
     known = scope.core.knowledge.of(at.key)
-    loaded = yield from scope.core.dialect.load(at.key, at.ns, at.checkpoint, held(known.view))
-    elements = learn(scope, known, loaded)
+    loaded, elements, view = yield from read(scope, known, at.key, at.ns, at.checkpoint)
     state = State.unpack(loaded.thread.extents) if loaded.thread else State()
     if loaded.thread is not None and (yield from _over(scope, at, loaded.thread, state)):
         loaded, state = Loaded(), State()
@@ -47,7 +46,7 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     row = loaded.checkpoints[0]
     writes = answers.unused(at, row, loaded.writes, state)
     decoder = scope.decoder(elements)
-    size = known.view.size if known.view is not None else sum(map(len, elements.values()))
+    size = view.size if view is not None else sum(map(len, elements.values()))
     return (yield from scope.core.compute(lambda: tuple_of(scope, at.key, row, writes, decoder), size))
 
 
@@ -57,34 +56,44 @@ def _over(scope: Scope, at: Address, thread: ThreadRow, state: State) -> Op[bool
     return not mine and (yield from is_expired(scope.core, state))
 
 
-def held(view: View | None) -> Held | None:
-    """What need not be sent again."""
-    return Held(view.rev, view.pages) if view else None
+class Reading(NamedTuple):
+    """What a read returned, every element it needs, and the view it leaves (None: there is no thread)."""
+
+    loaded: Loaded
+    elements: Mapping[int, bytes]
+    view: View | None
 
 
-def learn(scope: Scope, known: Known, loaded: Loaded, *, writer: bool = False) -> Mapping[int, bytes]:
-    """Take in what a read returned; returns every element it needs.
+def read(
+    scope: Scope, known: Known, key: ThreadKey, ns: bytes, checkpoint: bytes | None, *, writer: bool = False
+) -> Op[Reading]:
+    """Read a checkpoint and take in what the answer teaches.
 
     While a writer is at work its view stays: it knows better, or will be told so by the database.
     """
+    view = known.view
+    held = Held(view.rev, view.pages) if view else None
+    loaded = yield from scope.core.dialect.load(key, ns, checkpoint, held)
     fresh: dict[int, bytes] = {}
     for chunk in loaded.chunks:
         unpack_row(chunk, fresh)
-    thread, view = loaded.thread, known.view
-    replace = writer or not known.busy
+    thread, replace = loaded.thread, writer or not known.busy
     if thread is None:
         if replace:
             known.view = None
-        return fresh
+        return Reading(loaded, fresh, None)
+    left_out = view.elements if view and held and held.rev == thread.rev else {}
     if view is None or view.rev != thread.rev:
         view = view_of(thread)
-        if replace:
-            known.view = view
+        if left_out:  # a writer moved the view on while we read what it was
+            return Reading(loaded, {**left_out, **fresh}, view)
     view.remember(fresh, scope.core.knowledge.seed)
     for refs in (*(row.refs for row in loaded.checkpoints), *(row.refs for row in loaded.writes)):
         for low, high in unpack_pages(refs):
             view.pages.update(range(low, high + 1))
-    return view.elements
+    if replace:
+        known.view = view
+    return Reading(loaded, view.elements, view)
 
 
 def view_of(thread: ThreadRow) -> View:

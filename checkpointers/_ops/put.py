@@ -56,7 +56,7 @@ def put(
         record = yield from scope.core.compute(
             lambda: record_of(scope, encoder, checkpoint, kept, new_versions, parent), size
         )
-        upkeep = yield from on_checkpoint(scope, at, view, state_of(view), kept.get("source"))
+        upkeep = yield from on_checkpoint(scope, at, view, state_of(view), checkpoint_id, kept.get("source"))
         state = _moved((yield from touched(scope, at, upkeep.state)), encoder, at, checkpoint_id)
         guard = guard_for(scope, at, view, state)
         body = scope.core.codec.pack(encode_record(record), record=True)

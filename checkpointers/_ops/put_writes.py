@@ -24,7 +24,6 @@ from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.upkeep import on_writes
-from stepvault.checkpointers._ops.load import held
 from stepvault.checkpointers._ops.put import run_of
 from stepvault.errors import ConfigurationError
 
@@ -51,8 +50,7 @@ def put_writes(scope: Scope, at: Address, writes: Sequence[tuple[str, Any]], tas
 def _add_missing(scope: Scope, at: Address, task: bytes, path: str, ordinary: list[tuple[int, str, Any]]) -> Op[None]:
     """The task has ordinary writes already: add those at indexes that it does not have."""
     while True:
-        known = scope.core.knowledge.of(at.key)
-        loaded = yield from scope.core.dialect.load(at.key, at.ns, at.checkpoint, held(known.view))
+        loaded = yield from scope.core.dialect.load(at.key, at.ns, at.checkpoint, None)
         mine = [row for row in loaded.writes if row.task == task and row.k >= 0]
         stored = {write.idx for row in mine for write in decode_writes(unpack(row.body)).writes}
         missing = [write for write in ordinary if write[0] not in stored]

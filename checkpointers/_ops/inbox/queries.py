@@ -101,7 +101,8 @@ def find(scope: Scope, key: ThreadKey, interrupt_id: str) -> Op[Found | None]:
     if not bodies:
         return None
     entry = entry_of(scope, bodies[0])
-    if entry.is_open and State.unpack(loaded.thread.extents).head not in (entry.checkpoint, None):
+    head = State.unpack(loaded.thread.extents).head
+    if entry.is_open and head is not None and head > entry.checkpoint:  # an interrupt may precede its checkpoint
         entry = entry.close("superseded", entry.created)
     place = place_of_send(entry.path)
     if entry.node is None and place is not None:

@@ -67,14 +67,16 @@ def on_writes(
     return (yield from _upkeep(scope, at, state, fresh, closed))
 
 
-def on_checkpoint(scope: Scope, at: Address, view: View | None, state: State, source: Any) -> Op[Upkeep]:
+def on_checkpoint(
+    scope: Scope, at: Address, view: View | None, state: State, checkpoint: bytes, source: Any
+) -> Op[Upkeep]:
     """The upkeep of a new root checkpoint."""
     if at.ns or not state.pending:
         return Upkeep((), state, ())
     now = yield from scope.core.dialect.now()
     closed = []
     for entry in (yield from entries(scope, view)):
-        if entry.is_open:
+        if entry.is_open and entry.checkpoint != checkpoint:  # an interrupt may precede its checkpoint
             answered = entry.checkpoint == at.checkpoint and source == "loop"
             closed.append(entry.close("answered" if answered else "superseded", now))
     return (yield from _upkeep(scope, at, state, [], closed))
