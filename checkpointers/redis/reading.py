@@ -182,6 +182,22 @@ class Reading:
         (flat,) = yield Batch([Script("notes", (thread.no,), (thread.uid, prefix))], retry=True)
         return sorted(Note(key, body) for key, body in zip(flat[::2], flat[1::2], strict=True))
 
+    def notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
+        if not places:
+            return []
+        addresses = [self.keys.thread(member_of(key)) for key, _ in places]
+        replies = yield Batch(
+            [
+                Command(("HMGET", address, "u", "r", "x", "y", b"N" + len(note).to_bytes(2, "big") + note))
+                for address, (_, note) in zip(addresses, places, strict=True)
+            ],
+            retry=True,
+        )
+        return [
+            (None, None) if uid is None or provisional else (ThreadRow(address, uid, rev, state), body)
+            for address, (uid, rev, state, provisional, body) in zip(addresses, replies, strict=True)
+        ]
+
 
 def _below(query: Query) -> tuple[bytes, bytes]:
     """Where a list goes on: before this id and namespace."""

@@ -158,8 +158,6 @@ def _scan(client: Any, statement: Command) -> tuple[int, Any]:
     primaries = sorted(client.get_primaries(), key=lambda node: str(node.name))
     node, words = scan_words(statement.args, len(primaries))
     reply = client.execute_command(*words, target_nodes=primaries[node])
-    if isinstance(reply, dict):
-        ((_, reply),) = reply.items()
     return scan_reply(reply, node, len(primaries))
 
 

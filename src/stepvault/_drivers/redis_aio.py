@@ -71,6 +71,8 @@ class AsyncRedis:
         if endpoint.kind == "server" and self._cluster_mode is None and await _is_cluster_node(client):
             await client.aclose()
             client = open_async(cluster_of(endpoint))
+        if isinstance(client, redis.asyncio.RedisCluster):
+            await client.initialize()  # once, before many tasks do it at once
         return client
 
     async def execute(self, batch: Batch) -> list[Any]:
@@ -103,7 +105,6 @@ class AsyncRedis:
             if statement.args[0] == "SCAN":
                 return await _scan(client, statement)
             if statement.args[0] == "CONFIG GET":
-                await client.initialize()
                 return [await client.execute_command(*statement.args, target_nodes=n) for n in client.get_primaries()]
         try:
             return await client.execute_command(*self._settings.words(statement))
@@ -151,7 +152,6 @@ async def _is_cluster_node(client: Any) -> bool:
 
 
 async def _scan(client: redis.asyncio.RedisCluster, statement: Command) -> tuple[int, Any]:
-    await client.initialize()
     primaries = sorted(client.get_primaries(), key=lambda node: str(node.name))
     node, words = scan_words(statement.args, len(primaries))
     reply = await client.execute_command(*words, target_nodes=primaries[node])

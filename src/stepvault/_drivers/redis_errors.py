@@ -16,22 +16,22 @@ from stepvault.errors import (
     StorageUnavailableError,
 )
 
-# Redis 6.2 wraps errors of scripts in a sentence, so the code is looked for anywhere in it.
-_UNAVAILABLE = {
-    "LOADING": "is still loading its data; retry shortly",
-    "MASTERDOWN": "is a replica that lost its primary; retry, or connect to the primary",
-    "CLUSTERDOWN": "reports the cluster as down; retry when every slot is served",
-    "TRYAGAIN": "is moving this slot to another node; retry",
-    "BUSY Redis": "is busy with a script of somebody else; retry",
-    "NOREPLICAS": "has too few replicas in reach for min-replicas-to-write; nothing was stored, retry",
-    "MISCONF": "refuses writes because its last snapshot failed; see its log",
+# redis-py makes classes of some codes and takes those out of the text; Redis 6.2 wraps errors of scripts in a
+# sentence. So either the class or the code anywhere in the text decides.
+_UNAVAILABLE: dict[tuple[type | str, ...], str] = {
+    (exceptions.BusyLoadingError, "LOADING"): "is still loading its data; retry shortly",
+    (exceptions.MasterDownError, "MASTERDOWN"): "is a replica that lost its primary; retry, or connect to the primary",
+    (exceptions.ClusterDownError, "CLUSTERDOWN"): "reports the cluster as down; retry when every slot is served",
+    (exceptions.TryAgainError, "TRYAGAIN"): "is moving this slot to another node; retry",
+    ("BUSY ",): "is busy with a script of somebody else; retry",
+    ("NOREPLICAS",): "has too few replicas in reach for min-replicas-to-write; nothing was stored, retry",
+    ("MISCONF",): "refuses writes because its last snapshot failed; see its log",
 }
-_REFUSED = {
-    "NOPERM": "does not permit a command this saver needs; see docs/redis.md for the list",
-    "NOAUTH": "asks for a password; put it into the URL or connection_args",
-    "WRONGPASS": "did not accept the user or password",
-    "invalid password": "did not accept the user or password",
-    "invalid username-password": "did not accept the user or password",
+_REFUSED: dict[tuple[type | str, ...], str] = {
+    (exceptions.NoPermissionError, "NOPERM"): "does not permit a command this saver needs; docs/redis.md has the list",
+    (exceptions.AuthenticationError, exceptions.AuthorizationError, "NOAUTH", "WRONGPASS"): (
+        "did not accept the user or password; put them into the URL or connection_args"
+    ),
 }
 
 
@@ -44,16 +44,18 @@ def translated(where: str, key: bytes | None = None) -> Iterator[None]:
         raise _error(exc, where, key) from exc
 
 
+def _is(exc: Exception, text: str, *kinds: type | str) -> bool:
+    return any(kind in text if isinstance(kind, str) else isinstance(exc, kind) for kind in kinds)
+
+
 def _error(exc: Exception, where: str, key: bytes | None) -> Exception:
     text = str(exc)
-    for code, meaning in _REFUSED.items():
-        if code in text:
+    for kinds, meaning in _REFUSED.items():
+        if _is(exc, text, *kinds):
             return ConfigurationError(f"{where} {meaning}.")
-    for code, meaning in _UNAVAILABLE.items():
-        if code in text:
+    for kinds, meaning in _UNAVAILABLE.items():
+        if _is(exc, text, *kinds):
             return StorageUnavailableError(f"{where} {meaning}.")
-    if isinstance(exc, exceptions.AuthenticationError | exceptions.AuthorizationError):
-        return ConfigurationError(f"{where} did not accept the user or password.")
     if isinstance(exc, exceptions.TimeoutError | TimeoutError):
         return StorageUnavailableError(f"{where} did not answer in time; retry, or raise socket_timeout.")
     if isinstance(exc, exceptions.ConnectionError | OSError | EOFError | exceptions.RedisClusterException):
@@ -71,7 +73,7 @@ def lost(where: str, exc: Exception) -> StorageUnavailableError:
 def _answer(exc: Exception, text: str, where: str, key: bytes | None) -> Exception:
     """What the server answered, apart from refusals and outages."""
     name = repr(key.decode("utf-8", "replace")) if key else "a key"
-    if "OOM" in text:
+    if _is(exc, text, exceptions.OutOfMemoryError, "OOM"):
         return StorageFullError(
             f"{where} has reached maxmemory; nothing of this write was stored. Free memory and retry."
         )
@@ -79,7 +81,7 @@ def _answer(exc: Exception, text: str, where: str, key: bytes | None) -> Excepti
         return StorageCorruptError(
             f"{name} in {where} is not of our making (WRONGTYPE); nothing was changed. Use another prefix."
         )
-    if "READONLY" in text or isinstance(exc, exceptions.ReadOnlyError):
+    if _is(exc, text, exceptions.ReadOnlyError, "READONLY"):
         return StorageReadOnlyError(f"{where} is a read-only replica; connect to the primary.")
     if isinstance(exc, exceptions.MovedError | exceptions.AskError):
         return ConfigurationError(f"{where} is part of a cluster; pass cluster_mode=True or a redis+cluster:// URL.")

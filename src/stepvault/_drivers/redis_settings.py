@@ -85,7 +85,8 @@ def scan_words(args: tuple[Any, ...], nodes: int) -> tuple[int, tuple[Any, ...]]
 
 def scan_reply(reply: Any, node: int, nodes: int) -> tuple[int, Any]:
     """A SCAN reply with the cursor of the whole cluster."""
-    cursor, keys = int(reply[0]), reply[1]
+    at, keys = reply
+    cursor = int(next(iter(at.values())) if isinstance(at, dict) else at)  # redis-py gives cursors by node
     if cursor:
         return cursor * nodes + node, keys
     return (node + 1 if node + 1 < nodes else 0), keys
