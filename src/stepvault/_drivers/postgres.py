@@ -100,7 +100,7 @@ class ThreadHalf:
                 with self._connections.connection() as connection:
                     ours = _is_idle(connection)
                     if ours and connection.autocommit and len(batch.statements) == 1 and not batch.durable:
-                        return _Session(connection, self._manners).execute(batch)
+                        return _Session(connection, self._manners, self._manners.prepare).execute(batch)
                     with _transaction(connection, "write", self._manners) as session:
                         return session.execute(batch)
             except Error as exc:
@@ -124,11 +124,12 @@ class ThreadHalf:
 class _Session:
     """One connection at work."""
 
-    __slots__ = ("_connection", "_manners", "refused")
+    __slots__ = ("_connection", "_manners", "_prepare", "refused")
 
-    def __init__(self, connection: Connection[Any], manners: _Manners) -> None:
+    def __init__(self, connection: Connection[Any], manners: _Manners, prepare: bool | None = False) -> None:
         self._connection = connection
         self._manners = manners
+        self._prepare = prepare  # not in transactions: those could not be repeated without
         self.refused = False
 
     def execute(self, batch: Batch) -> list[Any]:
@@ -149,7 +150,7 @@ class _Session:
         if statement.many:
             cursor.executemany(statement.sql, statement.args)
             return []
-        cursor.execute(statement.sql, statement.args, prepare=self._manners.prepare, binary=True)
+        cursor.execute(statement.sql, statement.args, prepare=self._prepare, binary=True)
         if self._connection.pgconn.pipeline_status:
             with self._connection.pipeline() as pipeline:
                 pipeline.sync()  # the caller's pipeline: nothing of ours stays in it
@@ -200,7 +201,7 @@ class TaskHalf:
                 async with self._connections.connection() as connection:
                     ours = _is_idle(connection)
                     if ours and connection.autocommit and len(batch.statements) == 1 and not batch.durable:
-                        return await _AsyncSession(connection, self._manners).execute(batch)
+                        return await _AsyncSession(connection, self._manners, self._manners.prepare).execute(batch)
                     async with _atransaction(connection, "write", self._manners) as session:
                         return await session.execute(batch)
             except Error as exc:
@@ -224,11 +225,12 @@ class TaskHalf:
 class _AsyncSession:
     """One connection at work."""
 
-    __slots__ = ("_connection", "_manners", "refused")
+    __slots__ = ("_connection", "_manners", "_prepare", "refused")
 
-    def __init__(self, connection: AsyncConnection[Any], manners: _Manners) -> None:
+    def __init__(self, connection: AsyncConnection[Any], manners: _Manners, prepare: bool | None = False) -> None:
         self._connection = connection
         self._manners = manners
+        self._prepare = prepare  # not in transactions: those could not be repeated without
         self.refused = False
 
     async def execute(self, batch: Batch) -> list[Any]:
@@ -249,7 +251,7 @@ class _AsyncSession:
         if statement.many:
             await cursor.executemany(statement.sql, statement.args)
             return []
-        await cursor.execute(statement.sql, statement.args, prepare=self._manners.prepare, binary=True)
+        await cursor.execute(statement.sql, statement.args, prepare=self._prepare, binary=True)
         if self._connection.pgconn.pipeline_status:
             async with self._connection.pipeline() as pipeline:
                 await pipeline.sync()  # the caller's pipeline: nothing of ours stays in it
