@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -24,12 +22,10 @@ from stepvault._core.ids import text_key
 from stepvault._core.plan import Op
 from stepvault._core.ports import port_for
 from stepvault._core.versions import next_version
-from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._lease import ThreadLease
 from stepvault.checkpointers._ops import (
     copying,
-    expiry,
     history,
     listing,
     overview,
@@ -41,7 +37,6 @@ from stepvault.checkpointers._ops import (
 )
 from stepvault.checkpointers._ops.context import Core, Scope, address_of
 from stepvault.checkpointers._options import StorageOptions, build_core
-from stepvault.ttl import SweepReport
 
 T = TypeVar("T")
 
@@ -75,7 +70,6 @@ class BaseSaver(BaseCheckpointSaver[str]):
         self._core: Core = build_core(dialect, options, self.serde)
         self._tenant = tenant
         self._scope = Scope(self._core, text_key("tenant", tenant), port_for(self.serde))
-        self._sweeper, self._task_sweeper = ThreadSweeper(), TaskSweeper()
 
     # -- views
 
@@ -114,13 +108,10 @@ class BaseSaver(BaseCheckpointSaver[str]):
 
     def close(self) -> None:
         """Close what this saver opened; connections and pools it was given stay open. Idempotent."""
-        self._sweeper.stop()
         self._driver.close()
 
     async def aclose(self) -> None:
         """Async version of `close`."""
-        await self._task_sweeper.stop()
-        self._sweeper.stop(0)
         await self._driver.aclose()
 
     def __enter__(self) -> Self:
@@ -338,39 +329,6 @@ class BaseSaver(BaseCheckpointSaver[str]):
         """Async version of `prune`."""
         await self._arun(remove.prune(self._scope, thread_ids, strategy))
 
-    # -- expiry
-
-    def sweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
-        """Remove expired threads, oldest deadline first, and say what was done.
-
-        Any number of processes may sweep at once; a killed sweep is taken up by the next.
-
-        Args:
-            limit: At most this many threads; None: as the `ttl=` option says.
-            dry_run: Only count.
-        """
-        limit = limit if limit is not None else self._core.ttl.sweep_limit
-        return self._run(expiry.sweep(self._scope, limit, dry_run=dry_run))
-
-    async def asweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
-        """Async version of `sweep`."""
-        limit = limit if limit is not None else self._core.ttl.sweep_limit
-        return await self._arun(expiry.sweep(self._scope, limit, dry_run=dry_run))
-
-    def apply_ttl(self, *, limit: int | None = None) -> int:
-        """Give every thread that has no deadline the default one, counted from its last write; return how many.
-
-        For a database that was filled before `ttl=` was set. Idempotent, resumable.
-        """
-        return self._run(refreshing.apply_default(self._scope, limit))
-
-    async def aapply_ttl(self, *, limit: int | None = None) -> int:
-        """Async version of `apply_ttl`."""
-        return await self._arun(refreshing.apply_default(self._scope, limit))
-
-    def _interval(self, minutes: float | None) -> float:
-        return minutes or self._core.ttl.sweep_interval_minutes or 5
-
     # -- overview
 
     def threads(self, *, limit: int = 50, cursor: str | None = None) -> overview.ThreadPage:
@@ -380,63 +338,3 @@ class BaseSaver(BaseCheckpointSaver[str]):
     async def athreads(self, *, limit: int = 50, cursor: str | None = None) -> overview.ThreadPage:
         """Async version of `threads`."""
         return await self._arun(overview.threads(self._scope, limit, cursor))
-
-
-class SyncSetup(BaseSaver):
-    """`setup` and the sweeper as the sync official savers and stores have them."""
-
-    def setup(self) -> None:
-        """Create or migrate the tables. Idempotent; any number of processes may call it at once."""
-        self.prepare()
-
-    async def asetup(self) -> None:
-        """Async version of `setup`."""
-        await self.aprepare()
-
-    def sweep_ttl(self) -> int:
-        """Remove expired threads, and return how many. Any number of processes may sweep at once."""
-        return self.sweep().threads
-
-    async def asweep_ttl(self) -> int:
-        """Async version of `sweep_ttl`."""
-        return (await self.asweep()).threads
-
-    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
-        """Sweep now and then, in a thread.
-
-        Returns:
-            A future that ends with the sweeper; cancelling it ends the sweeper.
-        """
-        return self._sweeper.start(self.sweep_ttl, self._interval(sweep_interval_minutes))
-
-    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """End the sweeper; whether it has ended within `timeout` seconds."""
-        return self._sweeper.stop(timeout)
-
-
-class AsyncSetup(BaseSaver):
-    """`setup` and the sweeper as the async official savers and stores have them: coroutines."""
-
-    async def setup(self) -> None:
-        """Create or migrate the tables. Idempotent; any number of processes may call it at once."""
-        await self.aprepare()
-
-    async def asetup(self) -> None:
-        """Another name for `setup`."""
-        await self.aprepare()
-
-    async def sweep_ttl(self) -> int:
-        """Remove expired threads, and return how many. Any number of processes may sweep at once."""
-        return (await self.asweep()).threads
-
-    async def asweep_ttl(self) -> int:
-        """Another name for `sweep_ttl`."""
-        return await self.sweep_ttl()
-
-    async def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> asyncio.Task[None]:
-        """Sweep now and then, in a task of this loop; cancelling the task ends it."""
-        return self._task_sweeper.start(self.sweep_ttl, self._interval(sweep_interval_minutes))
-
-    async def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """End the sweeper; whether it has ended within `timeout` seconds."""
-        return await self._task_sweeper.stop(timeout)

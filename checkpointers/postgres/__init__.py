@@ -16,7 +16,7 @@ except ImportError as exc:
     raise MissingDependencyError('Postgres needs an extra: pip install "stepvault[postgres]".') from exc
 
 from stepvault.checkpointers._options import StorageOptions
-from stepvault.checkpointers._saver import SyncSetup
+from stepvault.checkpointers._shells import SyncSetup
 from stepvault.checkpointers.postgres.making import Conn, make_dialect, make_driver, schema_of, take_options
 
 __all__ = ["PostgresSaver"]

@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from stepvault._drivers.loop import LoopDriver
 from stepvault.checkpointers._options import StorageOptions
-from stepvault.checkpointers._saver import AsyncSetup
+from stepvault.checkpointers._shells import AsyncSetup
 from stepvault.checkpointers.postgres.making import Conn, make_dialect, make_driver, schema_of, take_options
 
 __all__ = ["AsyncPostgresSaver"]

@@ -8,7 +8,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from stepvault.checkpointers._options import StorageOptions
-from stepvault.checkpointers._saver import BaseSaver, SyncSetup
+from stepvault.checkpointers._saver import BaseSaver
+from stepvault.checkpointers._shells import SyncSetup
 from stepvault.checkpointers.redis.dialect import RedisDialect
 from stepvault.errors import MissingDependencyError
 

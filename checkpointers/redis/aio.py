@@ -9,7 +9,7 @@ from typing_extensions import Self
 
 from stepvault._drivers.loop import LoopDriver
 from stepvault.checkpointers._options import StorageOptions
-from stepvault.checkpointers._saver import AsyncSetup
+from stepvault.checkpointers._shells import AsyncSetup
 from stepvault.checkpointers.redis import make_parts
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from stepvault._drivers.sqlite import SqliteDriver
 from stepvault.checkpointers._options import StorageOptions
-from stepvault.checkpointers._saver import SyncSetup
+from stepvault.checkpointers._shells import SyncSetup
 from stepvault.checkpointers.sqlite.dialect import SqliteDialect
 from stepvault.errors import ConfigurationError
 

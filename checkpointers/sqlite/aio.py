@@ -11,7 +11,7 @@ from typing_extensions import Self
 from stepvault._drivers.loop import LoopDriver
 from stepvault._drivers.sqlite_aio import AiosqliteDriver
 from stepvault.checkpointers._options import StorageOptions
-from stepvault.checkpointers._saver import AsyncSetup
+from stepvault.checkpointers._shells import AsyncSetup
 from stepvault.checkpointers.sqlite import DRIVER_OPTIONS, make_driver, path_of
 from stepvault.checkpointers.sqlite.dialect import SqliteDialect
 

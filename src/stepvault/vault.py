@@ -10,7 +10,7 @@ from typing_extensions import Self
 from stepvault.checkpointers._effects import Effects
 from stepvault.checkpointers._inbox import Inbox
 from stepvault.checkpointers._ops.overview import ThreadInfo, ThreadPage
-from stepvault.checkpointers._saver import BaseSaver
+from stepvault.checkpointers._shells import ExpiringSaver
 from stepvault.errors import ConfigurationError, MissingDependencyError
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class Vault:
     Made by `Vault.open`. Usable with `with`, `async with`, or without and `close()`.
     """
 
-    def __init__(self, checkpointer: BaseSaver) -> None:
+    def __init__(self, checkpointer: ExpiringSaver) -> None:
         self._checkpointer = checkpointer
 
     @classmethod
@@ -51,7 +51,7 @@ class Vault:
         return cls(_saver(url or os.environ.get(_ENVIRONMENT), options))
 
     @property
-    def checkpointer(self) -> BaseSaver:
+    def checkpointer(self) -> ExpiringSaver:
         """The `checkpointer=` of a graph, sync and async."""
         return self._checkpointer
 
@@ -111,7 +111,7 @@ class Vault:
         await self.aclose()
 
 
-def _saver(url: str | None, options: dict[str, Any]) -> BaseSaver:
+def _saver(url: str | None, options: dict[str, Any]) -> ExpiringSaver:
     if not url:
         raise ConfigurationError(
             f"Vault.open needs to know where the data is: pass a URL or set {_ENVIRONMENT}. Forms: {_FORMS}."
@@ -128,7 +128,7 @@ def _saver(url: str | None, options: dict[str, Any]) -> BaseSaver:
     raise ConfigurationError(f"No backend has URLs that begin with {scheme}://. Forms: {_FORMS}.")
 
 
-def _sqlite(url: str, options: dict[str, Any]) -> BaseSaver:
+def _sqlite(url: str, options: dict[str, Any]) -> ExpiringSaver:
     from stepvault.checkpointers.sqlite import SqliteSaver
 
     if url == "memory://":
@@ -138,7 +138,7 @@ def _sqlite(url: str, options: dict[str, Any]) -> BaseSaver:
     return SqliteSaver.from_conn_string(url, **options)
 
 
-def _postgres(url: str, options: dict[str, Any]) -> BaseSaver:
+def _postgres(url: str, options: dict[str, Any]) -> ExpiringSaver:
     try:
         from stepvault.checkpointers.postgres import PostgresSaver
     except ModuleNotFoundError as exc:
@@ -146,7 +146,7 @@ def _postgres(url: str, options: dict[str, Any]) -> BaseSaver:
     return PostgresSaver.from_conn_string(url, **options)
 
 
-def _redis(url: str, options: dict[str, Any]) -> BaseSaver:
+def _redis(url: str, options: dict[str, Any]) -> ExpiringSaver:
     try:
         from stepvault.checkpointers.redis import RedisSaver
     except ModuleNotFoundError as exc:

@@ -1,0 +1,122 @@
+"""Savers as the backends make them: expiry and sweepers, and `setup` in the two manners of the official packages."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any
+
+from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
+from stepvault.checkpointers._ops import expiry, refreshing
+from stepvault.checkpointers._saver import BaseSaver
+from stepvault.ttl import SweepReport
+
+
+class ExpiringSaver(BaseSaver):
+    """A saver whose threads may expire."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._sweeper, self._task_sweeper = ThreadSweeper(), TaskSweeper()
+
+    def close(self) -> None:
+        """Close what this saver opened; connections and pools it was given stay open. Idempotent."""
+        self._sweeper.stop()
+        super().close()
+
+    async def aclose(self) -> None:
+        """Async version of `close`."""
+        await self._task_sweeper.stop()
+        self._sweeper.stop(0)
+        await super().aclose()
+
+    def sweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
+        """Remove expired threads, oldest deadline first, and say what was done.
+
+        Any number of processes may sweep at once; a killed sweep is taken up by the next.
+
+        Args:
+            limit: At most this many threads; None: as the `ttl=` option says.
+            dry_run: Only count.
+        """
+        limit = limit if limit is not None else self._core.ttl.sweep_limit
+        return self._run(expiry.sweep(self._scope, limit, dry_run=dry_run))
+
+    async def asweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
+        """Async version of `sweep`."""
+        limit = limit if limit is not None else self._core.ttl.sweep_limit
+        return await self._arun(expiry.sweep(self._scope, limit, dry_run=dry_run))
+
+    def apply_ttl(self, *, limit: int | None = None) -> int:
+        """Give every thread that has no deadline the default one, counted from its last write; return how many.
+
+        For a database that was filled before `ttl=` was set. Idempotent, resumable.
+        """
+        return self._run(refreshing.apply_default(self._scope, limit))
+
+    async def aapply_ttl(self, *, limit: int | None = None) -> int:
+        """Async version of `apply_ttl`."""
+        return await self._arun(refreshing.apply_default(self._scope, limit))
+
+    def _interval(self, minutes: float | None) -> float:
+        return minutes or self._core.ttl.sweep_interval_minutes or 5
+
+
+class SyncSetup(ExpiringSaver):
+    """`setup` and the sweeper as the sync official savers and stores have them."""
+
+    def setup(self) -> None:
+        """Create or migrate the tables. Idempotent; any number of processes may call it at once."""
+        self.prepare()
+
+    async def asetup(self) -> None:
+        """Async version of `setup`."""
+        await self.aprepare()
+
+    def sweep_ttl(self) -> int:
+        """Remove expired threads, and return how many. Any number of processes may sweep at once."""
+        return self.sweep().threads
+
+    async def asweep_ttl(self) -> int:
+        """Async version of `sweep_ttl`."""
+        return (await self.asweep()).threads
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
+        """Sweep now and then, in a thread.
+
+        Returns:
+            A future that ends with the sweeper; cancelling it ends the sweeper.
+        """
+        return self._sweeper.start(self.sweep_ttl, self._interval(sweep_interval_minutes))
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """End the sweeper; whether it has ended within `timeout` seconds."""
+        return self._sweeper.stop(timeout)
+
+
+class AsyncSetup(ExpiringSaver):
+    """`setup` and the sweeper as the async official savers and stores have them: coroutines."""
+
+    async def setup(self) -> None:
+        """Create or migrate the tables. Idempotent; any number of processes may call it at once."""
+        await self.aprepare()
+
+    async def asetup(self) -> None:
+        """Another name for `setup`."""
+        await self.aprepare()
+
+    async def sweep_ttl(self) -> int:
+        """Remove expired threads, and return how many. Any number of processes may sweep at once."""
+        return (await self.asweep()).threads
+
+    async def asweep_ttl(self) -> int:
+        """Another name for `sweep_ttl`."""
+        return await self.sweep_ttl()
+
+    async def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> asyncio.Task[None]:
+        """Sweep now and then, in a task of this loop; cancelling the task ends it."""
+        return self._task_sweeper.start(self.sweep_ttl, self._interval(sweep_interval_minutes))
+
+    async def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """End the sweeper; whether it has ended within `timeout` seconds."""
+        return await self._task_sweeper.stop(timeout)
