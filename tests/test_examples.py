@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-NEEDS_ARGUMENTS: dict[str, str] = {}  # file name: what it needs, and the test that gives it
+NEEDS_ARGUMENTS: dict[str, str] = {  # file name: what it needs, and the test that gives it
+    "redis_agent.py": "a server: tests/backend/redis/test_example.py",
+}
 
 
 def run(name: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -17,9 +19,7 @@ def run(name: str, *arguments: str, check: bool = True) -> subprocess.CompletedP
     return subprocess.run(words, check=check, capture_output=True, text=True, timeout=100)
 
 
-@pytest.mark.parametrize(
-    "name", sorted({path.name for path in EXAMPLES.glob("*.py")} - NEEDS_ARGUMENTS.keys())
-)
+@pytest.mark.parametrize("name", sorted({path.name for path in EXAMPLES.glob("*.py")} - NEEDS_ARGUMENTS.keys()))
 def test_runs_to_its_end(name: str) -> None:
     assert run(name).stdout
 
