@@ -12,14 +12,20 @@ from stepvault import errors
 from stepvault.errors import StepvaultError
 
 if TYPE_CHECKING:
+    from stepvault.encryption import Keyring
     from stepvault.types import TypedSerializer, register_type
     from stepvault.vault import Vault
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["StepvaultError", "TypedSerializer", "Vault", "__version__", "errors", "register_type"]
+__all__ = ["Keyring", "StepvaultError", "TypedSerializer", "Vault", "__version__", "errors", "register_type"]
 
-_HOMES = {"Vault": "stepvault.vault", "TypedSerializer": "stepvault.types", "register_type": "stepvault.types"}
+_HOMES = {
+    "Keyring": "stepvault.encryption",
+    "Vault": "stepvault.vault",
+    "TypedSerializer": "stepvault.types",
+    "register_type": "stepvault.types",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepvault._core.blind_index import TOKEN_BYTES, BlindIndex
@@ -19,6 +19,7 @@ from tests.unit.encryption.making import drain
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "envelope_keys.json").read_text())
 INDEX = BlindIndex(Secret(b"r" * 32))
 T = b"t"
+UNHURRIED = settings(deadline=None)
 
 
 def test_tokens_are_frozen() -> None:
@@ -78,6 +79,7 @@ def test_values_of_other_types_do_not(one: Any, two: Any) -> None:
 SCALARS = st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=5))
 
 
+@UNHURRIED
 @given(SCALARS, SCALARS)
 def test_tokens_are_equal_when_values_are(one: Any, two: Any) -> None:
     if one == two:

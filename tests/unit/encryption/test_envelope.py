@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepvault._core import identity
@@ -35,6 +35,8 @@ from stepvault.errors import (
 from tests.unit.encryption.making import DEPLOYMENT, OWNER, TENANT, sealer_of
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "envelope.json").read_text())
+
+UNHURRIED = settings(deadline=None)
 
 ROW = identity.checkpoint_body(b"ns", b"\x01" + bytes(16))
 PAYLOAD = bytes(range(256)) + b"the payload of this envelope has so many bytes, not more" + bytes(8)
@@ -272,6 +274,7 @@ def test_nonces_come_from_the_given_source_one_per_payload() -> None:
     assert asked == [12] * 10
 
 
+@UNHURRIED
 @given(st.binary(max_size=5000), st.binary(max_size=40), st.binary(max_size=40), st.integers(-(2**63), 2**63 - 1))
 def test_what_goes_in_comes_out(payload: bytes, ns: bytes, checkpoint: bytes, k: int) -> None:
     owner = sealer_of()
@@ -283,6 +286,7 @@ def test_what_goes_in_comes_out(payload: bytes, ns: bytes, checkpoint: bytes, k:
     assert owner.open(row, stored) == payload
 
 
+@UNHURRIED
 @given(st.lists(st.binary(max_size=6), max_size=8), st.lists(st.binary(max_size=6), max_size=8))
 def test_different_parts_never_frame_alike(one: list[bytes], two: list[bytes]) -> None:
     assert (frame(tuple(one)) == frame(tuple(two))) == (one == two)

@@ -115,7 +115,7 @@ def test_objects_show_none_and_do_not_travel(store: Store) -> None:
     objects = [ring, ring.wrapper(), keys, keys.cache, sealer, sealer.keys, *sealer.keys.keys.values()]
     objects += [secret, draft, index, BlindIndex(secret), Aead(secret, b"label"), Mac(secret), *store.rows()]
     for one in objects:
-        _clean(repr(one), str(one), f"{one}", repr([one]))
+        _clean(repr(one), str(one), repr([one]))
     for one in objects:
         if not isinstance(one, DataKey):
             with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):
