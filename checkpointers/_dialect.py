@@ -109,6 +109,10 @@ class Dialect(Protocol):
         """A thread's notes whose keys begin with `prefix`, in key order."""
         ...
 
+    def notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
+        """Notes of many threads of one tenant by their keys, each with its thread as it stands with it."""
+        ...
+
     def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
         """Docs whose keys begin with `prefix` and are greater than `after`, in key order."""
         ...

@@ -6,12 +6,14 @@ import asyncio
 import hashlib
 import inspect
 import os
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 
 from stepvault._core.plan import Op
@@ -29,6 +31,7 @@ T = TypeVar("T")
 _UNSET: Any = object()
 _BARRIER = 30.0  # seconds to wait for the run's checkpoint to be stored
 _POLL = 0.01
+_PLACES = 4096
 _current: ContextVar[str | None] = ContextVar("stepvault_effect_key", default=None)
 
 
@@ -58,9 +61,8 @@ class Effects:
         """
         call = _Call(self._saver, name, fn, cast(Mapping[str, Any], kwargs), args)
         self._wait_stored(call)
-        effect = self._saver._run(call.begin())
-        if call.settled(effect):
-            return cast(T, effect.result)
+        if call.is_done(self._saver._run(call.begin())):
+            return cast(T, call.result)
         try:
             result = call.run()
         except EffectNotDone:
@@ -73,9 +75,8 @@ class Effects:
         """Async version of `once`; `fn` may be a coroutine function."""
         call = _Call(self._saver, name, fn, cast(Mapping[str, Any], kwargs), args)
         await self._await_stored(call)
-        effect = await self._saver._arun(call.begin())
-        if call.settled(effect):
-            return cast(T, effect.result)
+        if call.is_done(await self._saver._arun(call.begin())):
+            return cast(T, call.result)
         try:
             result = await call.arun()
         except EffectNotDone:
@@ -146,82 +147,101 @@ class _Call:
             raise EffectNotDurableError
         given = dict(kwargs)
         key = given.pop("key", None)
-        place = f"key:{key}" if key is not None else f"call:{_count(configurable, task_id, name)}"
-        self.saver, self.fn, self.args, self.kwargs = saver, fn, args, given
+        place = f"key:{key}" if key is not None else f"call:{_places.next(config, task_id, name)}"
+        self.scope, self.fn, self.args, self.kwargs = saver._scope, fn, args, given
         self.at: Address = address_of(saver._scope, config)
         self.checkpoints: Mapping[str, str] = configurable.get("checkpoint_map") or {}
         self.key = ops.effect_key(task_id, name, place)
-        self.effect = ops.Effect(name, task_id, self._fingerprint(), os.urandom(16), "started", 0)
+        self.effect = ops.Effect(name, task_id, self._fingerprint(), os.urandom(16))
+        self.idempotency_key = ""
+        self.result: Any = None
 
     def _fingerprint(self) -> bytes:
-        payload = self.saver._scope.native.dumps([list(self.args), sorted(self.kwargs.items())])
+        payload = self.scope.native.dumps([list(self.args), sorted(self.kwargs.items())])
         return hashlib.blake2b(payload, digest_size=16).digest()
 
     def stored(self) -> Op[bool]:
-        return ops.stored_everywhere(self.saver._scope, self.at, self.checkpoints)
+        return ops.stored_everywhere(self.scope, self.at, self.checkpoints)
 
-    def begin(self) -> Op[ops.Effect]:
-        return ops.begin(self.saver._scope, self.at, self.key, self.effect)
+    def begin(self) -> Op[ops.Recorded]:
+        return ops.begin(self.scope, self.at, self.key, self.effect)
 
-    def settled(self, effect: ops.Effect) -> bool:
+    def is_done(self, recorded: ops.Recorded) -> bool:
         """Whether the recorded effect stands for this call; False if this call began it and is to run it.
 
         Raises:
             EffectInDoubtError: Somebody began it and its end is not known.
         """
+        effect, uid = recorded
+        self.idempotency_key = ops.idempotency_key(self.at.key, uid, self.key)
         if effect.arguments != self.effect.arguments:
             raise EffectInDoubtError(
-                f"Effect {effect.name!r} of this task was called with other arguments before; give each its own key=."
+                f"Effect {effect.name!r} of task {effect.task} was called with other arguments before; nothing was "
+                "done. Give each of its effects a key= of its own, and arguments that are the same when it runs again.",
+                record=ops.record_of(self.scope, self.at.key, uid, self.key, effect),
             )
         if effect.state == "done":
+            self.result = None if effect.result is None else self.scope.native.loads(effect.result)
             return True
         if effect.begun_by != self.effect.begun_by:
             raise EffectInDoubtError(
                 f"Effect {effect.name!r} of task {effect.task} started before and its end is not known: a crash, an "
                 "error or another worker stands in between. Look it up with effects.in_doubt() and settle it with "
-                "effects.resolve(id, result=...) or resolve(id, retry=True)."
+                "effects.resolve(id, result=...) or resolve(id, retry=True).",
+                record=ops.record_of(self.scope, self.at.key, uid, self.key, effect),
             )
         return False
 
     def run(self) -> Any:
-        token = _current.set(self.idempotency_key())
+        token = _current.set(self.idempotency_key)
         try:
             return self.fn(*self.args, **self.kwargs)
         finally:
             _current.reset(token)
 
     async def arun(self) -> Any:
-        token = _current.set(self.idempotency_key())
+        token = _current.set(self.idempotency_key)
         try:
             result = self.fn(*self.args, **self.kwargs)
             return await result if inspect.isawaitable(result) else result
         finally:
             _current.reset(token)
 
-    def idempotency_key(self) -> str:
-        view = self.saver._core.knowledge.of(self.at.key).view
-        return ops.idempotency_key(self.at.key, view.uid if view else b"", self.key)
-
-    def finish(self, result: Any) -> Op[ops.Effect]:
-        return ops.finish(self.saver._scope, self.at, self.key, result)
+    def finish(self, result: Any) -> Op[ops.Recorded]:
+        return ops.finish(self.scope, self.at, self.key, self.scope.native.dumps(result))
 
     def forget(self) -> Op[None]:
-        return ops.forget(self.saver._scope, self.at, self.key)
+        return ops.forget(self.scope, self.at, self.key)
 
 
-_counts: OrderedDict[tuple[int, str, str], tuple[Any, int]] = OrderedDict()
-
-
-def _count(configurable: Mapping[str, Any], task_id: str, name: str) -> int:
-    """The place of a call among the effects of this name in this attempt of the task: a new attempt counts anew.
+class _Places:
+    """The place of a call among the effects of one name in one attempt of a task: a new attempt counts anew.
 
     LangGraph makes a new scratchpad for every attempt of a task; it is held here so that its id is not reused.
+    Several tools of one task run side by side, in no order that would come again: their calls have no places.
     """
-    scratchpad = configurable.get("__pregel_scratchpad")
-    place = (id(scratchpad), task_id, name)
-    count: int = _counts.get(place, (scratchpad, 0))[1]
-    _counts[place] = (scratchpad, count + 1)
-    _counts.move_to_end(place)
-    if len(_counts) > 4096:
-        _counts.popitem(last=False)
-    return count
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[tuple[int, str, str], tuple[Any, int, Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def next(self, config: RunnableConfig, task_id: str, name: str) -> int:
+        scratchpad = config["configurable"].get("__pregel_scratchpad")
+        caller = getattr(config.get("callbacks"), "parent_run_id", None)  # the node's run, or that of a tool in it
+        place = (id(scratchpad), task_id, name)
+        with self._lock:
+            found: tuple[Any, int, Any] = self._counts.get(place, (None, 0, caller))
+            count, first = found[1:]
+            self._counts[place] = (scratchpad, count + 1, first)
+            self._counts.move_to_end(place)
+            if len(self._counts) > _PLACES:
+                self._counts.popitem(last=False)
+        if caller != first:
+            raise ConfigurationError(
+                f"Several tools of one task have effects named {name!r}: give each a key= of its own, such as the "
+                "tool call id."
+            )
+        return count
+
+
+_places = _Places()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
+from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from stepvault._core.plan import Op
-from stepvault.checkpointers._ops.inbox import decisions, queries
+from stepvault.checkpointers._ops.inbox import decisions, feed, keeping, queries
 from stepvault.checkpointers._ops.inbox.entries import interrupt_of
+from stepvault.errors import ConfigurationError
 from stepvault.inbox import ChangePage, Decision, InboxPage, PendingInterrupt
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Inbox:
         subject: str | None = None,
         thread_id: str | None = None,
         node: str | None = None,
+        external_ref: str | None = None,
         status: str | None = "pending",
         limit: int = 50,
         cursor: str | None = None,
@@ -39,11 +41,12 @@ class Inbox:
             subject: Only those of threads of this data subject.
             thread_id: Only those of this thread.
             node: Only those asked by this node.
+            external_ref: Only those that carry this reference, see `amend`.
             status: `pending`, `decided`, `answered`, `superseded`, `expired`; None for all.
             limit: At most this many.
             cursor: Where the page before ended.
         """
-        return self._saver._run(self._list(subject, thread_id, node, status, limit, cursor))
+        return self._saver._run(self._list(subject, thread_id, node, external_ref, status, limit, cursor))
 
     async def alist(
         self,
@@ -51,23 +54,31 @@ class Inbox:
         subject: str | None = None,
         thread_id: str | None = None,
         node: str | None = None,
+        external_ref: str | None = None,
         status: str | None = "pending",
         limit: int = 50,
         cursor: str | None = None,
     ) -> InboxPage:
         """Async version of `list`."""
-        return await self._saver._arun(self._list(subject, thread_id, node, status, limit, cursor))
+        return await self._saver._arun(self._list(subject, thread_id, node, external_ref, status, limit, cursor))
 
     def _list(
         self,
         subject: str | None,
         thread_id: str | None,
         node: str | None,
+        external_ref: str | None,
         status: str | None,
         limit: int,
         cursor: str | None,
     ) -> Op[InboxPage]:
-        return queries.listed(self._saver._scope, status, _wanted(subject, thread_id, node), limit, cursor)
+        scope = self._saver._scope
+        wanted = queries.wanted(subject, thread_id, node, external_ref)
+        if external_ref is not None:
+            return queries.with_reference(scope, external_ref, status, wanted)
+        if thread_id is not None:
+            return queries.of_thread(scope, scope.key(thread_id), status, wanted, limit, cursor)
+        return queries.listed(scope, status, wanted, limit, cursor)
 
     def get(self, interrupt_id: str) -> PendingInterrupt:
         """One interrupt, with its decision if there is one.
@@ -83,7 +94,7 @@ class Inbox:
 
     def _get(self, interrupt_id: str) -> Op[PendingInterrupt]:
         found = yield from queries.by_id(self._saver._scope, interrupt_id)
-        return interrupt_of(found.key, found.thread.uid, found.entry)
+        return interrupt_of(self._saver._scope, found.key, found.thread.uid, found.entry)
 
     def decide(self, interrupt_id: str, answer: Any, *, by: str | None = None, note: str | None = None) -> Decision:
         """Record the answer to an interrupt, once, and return what to run.
@@ -137,9 +148,9 @@ class Inbox:
         return await self._saver._arun(decisions.amend(self._saver._scope, interrupt_id, **fields))
 
     def due(self, now: datetime | None = None) -> Sequence[PendingInterrupt]:
-        """Pending interrupts whose deadline has passed, each with its default answer.
+        """Pending interrupts whose deadline has passed, earliest first, each with its default answer.
 
-        `expire` closes one; to answer it with its default run `Command(resume={interrupt_id: default})`.
+        `expire` settles one.
         """
         return self._saver._run(self._due(now))
 
@@ -149,21 +160,13 @@ class Inbox:
 
     def _due(self, now: datetime | None) -> Op[Sequence[PendingInterrupt]]:
         scope = self._saver._scope
-        if now is None:
-            now = datetime.fromtimestamp((yield from scope.core.dialect.now()) / 1000, timezone.utc)
-        late: Sequence[PendingInterrupt] = ()
-        cursor = None
-        while True:
-            page = yield from queries.listed(
-                scope, "pending", lambda i: i.deadline is not None and i.deadline <= now, 500, cursor
-            )
-            late = (*late, *page.interrupts)
-            cursor = page.cursor
-            if cursor is None:
-                return late
+        until = (yield from scope.core.dialect.now()) if now is None else int(now.timestamp() * 1000)
+        return (yield from queries.due(scope, until))
 
     def expire(self, interrupt_id: str) -> PendingInterrupt:
-        """Close an interrupt whose deadline has passed.
+        """Settle an interrupt whose deadline has passed.
+
+        One with a default answer is decided with it: run its `decision`. Any other is closed as `expired`.
 
         Raises:
             DeadlinePassedError: It has not passed.
@@ -175,27 +178,33 @@ class Inbox:
         return await self._saver._arun(decisions.expire(self._saver._scope, interrupt_id))
 
     def changes(self, cursor: str | None = None) -> ChangePage:
-        """What happened since a cursor, in order; keep the page's cursor and come again, also after an empty page."""
-        return self._saver._run(queries.changes(self._saver._scope, cursor))
+        """What happened since a cursor, in order, nothing left out and nothing twice.
+
+        Keep the page's cursor and come again, also after an empty page. Each change shows its interrupt as it is now.
+        """
+        return self._saver._run(feed.changes(self._saver._scope, cursor))
 
     async def achanges(self, cursor: str | None = None) -> ChangePage:
         """Async version of `changes`."""
-        return await self._saver._arun(queries.changes(self._saver._scope, cursor))
+        return await self._saver._arun(feed.changes(self._saver._scope, cursor))
 
+    def rebuild(self) -> int:
+        """Make every list and the feed anew from the threads themselves; returns how many interrupts there are.
 
-def _wanted(subject: str | None, thread_id: str | None, node: str | None) -> Callable[[PendingInterrupt], bool]:
-    def wanted(interrupt: PendingInterrupt) -> bool:
-        return (
-            (subject is None or interrupt.subject == subject)
-            and (thread_id is None or interrupt.thread_id == str(thread_id))
-            and (node is None or interrupt.node == node)
-        )
+        Lists heal by themselves when they are read. This is for a database that was put together from parts.
+        """
+        return self._saver._run(keeping.rebuild(self._saver._scope))
 
-    return wanted
+    async def arebuild(self) -> int:
+        """Async version of `rebuild`."""
+        return await self._saver._arun(keeping.rebuild(self._saver._scope))
 
 
 def _fields(deadline: Any, default: Any, external_ref: Any) -> dict[str, Any]:
     fields = {"default": default, "external_ref": external_ref}
     if deadline is not _UNSET:
         fields["deadline"] = None if deadline is None else int(deadline.timestamp() * 1000)
-    return {name: value for name, value in fields.items() if value is not _UNSET}
+    fields = {name: value for name, value in fields.items() if value is not _UNSET}
+    if not fields:
+        raise ConfigurationError("amend() takes deadline=, default= or external_ref=.")
+    return fields

@@ -20,7 +20,7 @@ from stepvault._drivers.gate import HybridGate
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._ops.context import Clock, Core, Tables
 from stepvault.errors import ConfigurationError
-from stepvault.ttl import ThreadTtl
+from stepvault.ttl import Retention, ThreadTtl
 from stepvault.types import TypedSerializer
 
 
@@ -36,6 +36,7 @@ class StorageOptions:
             does and warns, `"raise"` raises HeadMovedError.
         interrupt_deadline: Minutes after which an unanswered interrupt is due, see `Inbox.due`.
         ttl: When threads expire, see `ThreadTtl`: `{"default_ttl": minutes, "refresh_on_read": True, ...}`.
+        retention: How much history a thread keeps, see `Retention`: `{"keep_last": 50, "max_age": minutes, ...}`.
         types: Application classes to register, see `TypedSerializer`.
     """
 
@@ -49,6 +50,7 @@ class StorageOptions:
     on_conflict: Literal["fork", "raise"] = "fork"
     interrupt_deadline: float | None = None
     ttl: Mapping[str, Any] | None = None
+    retention: Mapping[str, Any] | None = None
 
     @classmethod
     def take(cls, options: dict[str, Any]) -> StorageOptions:
@@ -92,4 +94,5 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
         monotonic=time.monotonic,
         clock=Clock(),
         ttl=ThreadTtl.of(options.ttl),
+        retention=Retention.of(options.retention),
     )

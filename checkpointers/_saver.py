@@ -34,6 +34,7 @@ from stepvault.checkpointers._ops import (
     put_writes,
     refreshing,
     remove,
+    sweeping,
 )
 from stepvault.checkpointers._ops.context import Core, Scope, address_of
 from stepvault.checkpointers._options import StorageOptions, build_core
@@ -219,7 +220,8 @@ class BaseSaver(BaseCheckpointSaver[str]):
             StorageFullError, StorageUnavailableError: Nothing of it was stored.
         """
         at = address_of(self._scope, config)
-        return self._run(put.put(self._scope, at, config, checkpoint, metadata, new_versions))
+        op = put.put(self._scope, at, config, checkpoint, metadata, new_versions)
+        return self._run(sweeping.trimmed(self._scope, at, op))
 
     async def aput(
         self,
@@ -230,7 +232,8 @@ class BaseSaver(BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Async version of `put`."""
         at = address_of(self._scope, config)
-        return await self._arun(put.put(self._scope, at, config, checkpoint, metadata, new_versions))
+        op = put.put(self._scope, at, config, checkpoint, metadata, new_versions)
+        return await self._arun(sweeping.trimmed(self._scope, at, op))
 
     def put_writes(
         self,

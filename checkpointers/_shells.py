@@ -6,8 +6,11 @@ import asyncio
 from concurrent.futures import Future
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
+
 from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
-from stepvault.checkpointers._ops import expiry, refreshing
+from stepvault.checkpointers._ops import refreshing, retention, sweeping
+from stepvault.checkpointers._ops.context import address_of
 from stepvault.checkpointers._saver import BaseSaver
 from stepvault.ttl import SweepReport
 
@@ -31,7 +34,7 @@ class ExpiringSaver(BaseSaver):
         await super().aclose()
 
     def sweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
-        """Remove expired threads, oldest deadline first, and say what was done.
+        """Remove expired threads, oldest deadline first, shorten histories, and say what was done.
 
         Any number of processes may sweep at once; a killed sweep is taken up by the next.
 
@@ -40,12 +43,12 @@ class ExpiringSaver(BaseSaver):
             dry_run: Only count.
         """
         limit = limit if limit is not None else self._core.ttl.sweep_limit
-        return self._run(expiry.sweep(self._scope, limit, dry_run=dry_run))
+        return self._run(sweeping.sweep(self._scope, limit, dry_run=dry_run))
 
     async def asweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
         """Async version of `sweep`."""
         limit = limit if limit is not None else self._core.ttl.sweep_limit
-        return await self._arun(expiry.sweep(self._scope, limit, dry_run=dry_run))
+        return await self._arun(sweeping.sweep(self._scope, limit, dry_run=dry_run))
 
     def apply_ttl(self, *, limit: int | None = None) -> int:
         """Give every thread that has no deadline the default one, counted from its last write; return how many.
@@ -57,6 +60,32 @@ class ExpiringSaver(BaseSaver):
     async def aapply_ttl(self, *, limit: int | None = None) -> int:
         """Async version of `apply_ttl`."""
         return await self._arun(refreshing.apply_default(self._scope, limit))
+
+    def tag(self, config: RunnableConfig, name: str) -> None:
+        """Name the checkpoint of a config, so that retention keeps it. The name moves if it stood for another."""
+        self._run(retention.tag(self._scope, address_of(self._scope, config), name))
+
+    async def atag(self, config: RunnableConfig, name: str) -> None:
+        """Async version of `tag`."""
+        await self._arun(retention.tag(self._scope, address_of(self._scope, config), name))
+
+    def untag(self, thread_id: str, name: str) -> None:
+        """Take a name back. Idempotent."""
+        config = {"configurable": {"thread_id": thread_id}}
+        self._run(retention.tag(self._scope, address_of(self._scope, config), name, remove=True))
+
+    async def auntag(self, thread_id: str, name: str) -> None:
+        """Async version of `untag`."""
+        config = {"configurable": {"thread_id": thread_id}}
+        await self._arun(retention.tag(self._scope, address_of(self._scope, config), name, remove=True))
+
+    def tags(self, thread_id: str) -> dict[str, str]:
+        """The names of a thread's checkpoints, each with its checkpoint id."""
+        return self._run(retention.tags(self._scope, self._scope.key(thread_id)))
+
+    async def atags(self, thread_id: str) -> dict[str, str]:
+        """Async version of `tags`."""
+        return await self._arun(retention.tags(self._scope, self._scope.key(thread_id)))
 
     def _interval(self, minutes: float | None) -> float:
         return minutes or self._core.ttl.sweep_interval_minutes or 5

@@ -17,7 +17,7 @@ from stepvault._core.runs import Run, Runs
 from stepvault._core.values import Decoder
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.errors import ConfigurationError
-from stepvault.ttl import ThreadTtl
+from stepvault.ttl import Retention, ThreadTtl
 
 T = TypeVar("T")
 
@@ -66,6 +66,7 @@ class Core:
     monotonic: Callable[[], float]
     clock: Clock
     ttl: ThreadTtl
+    retention: Retention | None = None
     on_conflict: str = "fork"
     interrupt_deadline: float | None = None  # minutes
 

@@ -6,15 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from stepvault._core.ids import new_uid, text_of
-from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Atomic, Op
-from stepvault._core.rows import Elements, Guard, Note
+from stepvault._core.rows import Guard
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Scope
-from stepvault.checkpointers._ops.effects import PREFIX as EFFECTS
-from stepvault.checkpointers._ops.inbox import index
-from stepvault.checkpointers._ops.inbox.upkeep import entries
-from stepvault.checkpointers._ops.load import view_of
+from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.errors import ConfigurationError, ConflictError
 
 
@@ -36,18 +32,6 @@ def copy_thread(scope: Scope, source_id: Any, target_id: Any) -> Op[None]:
             f"Thread {text_of(target.thread)!r} exists; nothing was copied. Delete it first or choose another id."
         )
     scope.core.knowledge.forget(target)
-    if copied:
-        yield from _announce(scope, target)
-
-
-def _announce(scope: Scope, target: ThreadKey) -> Op[None]:
-    """Make the questions that wait in the copy findable too."""
-    loaded = yield from scope.core.dialect.load(target, b"", b"\x00", None)
-    if loaded.thread is not None:
-        noted = yield from entries(scope, view_of(loaded.thread))
-        waiting = [entry for entry in noted if entry.is_open]
-        if waiting:
-            yield from index.announce(scope, target, waiting)
 
 
 def _copy(scope: Scope, source: Any, target: Any) -> Op[bool | None]:
@@ -60,16 +44,5 @@ def _copy(scope: Scope, source: Any, target: Any) -> Op[bool | None]:
     guard = Guard(target, None, new_uid(), scope.core.random(8), state.pack())
     if not (yield from dialect.copy(skeleton.thread, guard)):
         return False
-    yield from _leave_out_effects(scope, target, guard)
+    yield from keeping.settle_copy(scope, target)
     return True
-
-
-def _leave_out_effects(scope: Scope, target: ThreadKey, guard: Guard) -> Op[None]:
-    """What was paid in one thread is not paid in its copy."""
-    loaded = yield from scope.core.dialect.load(target, b"", b"\x00", None)
-    if loaded.thread is None:
-        return
-    effects = yield from scope.core.dialect.notes(loaded.thread, EFFECTS)
-    if effects:
-        after = Guard(target, loaded.thread, guard.uid, scope.core.random(8), guard.extents)
-        yield from scope.core.dialect.put_writes(after, Elements(), (), [Note(note.key, None) for note in effects])

@@ -7,10 +7,9 @@ finds `started` knows that a crash, an error or another worker stands in between
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, NamedTuple
 
 import ormsgpack
 
@@ -18,28 +17,41 @@ from stepvault._core.codec import unpack
 from stepvault._core.ids import id_key, text_of
 from stepvault._core.knowledge import ThreadKey, View
 from stepvault._core.plan import Op
-from stepvault._core.rows import DocChange, Elements, Note, Query, ThreadRow
+from stepvault._core.rows import DocChange, Elements, Note, Query
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
-from stepvault.checkpointers._ops.inbox.index import space
+from stepvault.checkpointers._ops.inbox.entries import moment, shown
+from stepvault.checkpointers._ops.spaces import space
 from stepvault.effects import EffectRecord
 from stepvault.errors import ConfigurationError, EffectInDoubtError
 
 PREFIX = b"e"
 _SPACE = "effects"
+_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What is kept of an effect."""
+    """What is kept of an effect; its result is packed."""
 
     name: str
     task: str
     arguments: bytes
     begun_by: bytes
-    state: Literal["started", "done"]
-    started: int
-    result: Any = None
+    state: Literal["started", "done"] = "started"
+    started: int = 0
+    result: bytes | None = None
+
+
+class Recorded(NamedTuple):
+    """An effect as it stands, and the generation of its thread."""
+
+    effect: Effect
+    uid: bytes
+
+
+Change = Callable[[Effect | None, int], Effect | None]
+_FIELDS = tuple(field.name for field in fields(Effect))
 
 
 def effect_key(task_id: str, name: str, place: str) -> bytes:
@@ -53,85 +65,96 @@ def idempotency_key(thread: ThreadKey, uid: bytes, key: bytes) -> str:
     return hashlib.blake2b(uid + thread.thread + key, digest_size=16).hexdigest()
 
 
-def begin(scope: Scope, at: Address, key: bytes, effect: Effect) -> Op[Effect]:
+def begin(scope: Scope, at: Address, key: bytes, effect: Effect) -> Op[Recorded]:
     """Record that an effect starts; returns the record that counts: this one, or one that was there.
 
     Raises:
         ConfigurationError: The thread has no stored checkpoint.
+        FencedError, LeaseHeldError, HeadMovedError, ThreadGoneError: As for writes; nothing was begun.
     """
-    yield from _index(scope, at.key, key)
 
     def change(present: Effect | None, now: int) -> Effect:
         return present or replace(effect, started=now)
 
-    recorded: Effect = yield from _change(scope, at, key, change)
+    recorded: Recorded = yield from _change(scope, at, key, change)
     return recorded
 
 
-def finish(scope: Scope, at: Address, key: bytes, result: Any) -> Op[Effect]:
-    """Record that an effect is done."""
+def finish(scope: Scope, at: Address, key: bytes, result: bytes) -> Op[Recorded]:
+    """Record that an effect is done. It happened, so neither lease nor head stand against it."""
 
     def change(present: Effect | None, now: int) -> Effect:
         if present is None:
             raise EffectInDoubtError("The record of this effect is gone: its thread was changed while it ran.")
         return replace(present, state="done", result=result)
 
-    done: Effect = yield from _change(scope, at, key, change)
-    yield from scope.core.dialect.write_docs(space(scope, _SPACE), [_doc(scope, at.key, key, drop=True)])
+    done: Recorded = yield from _change(scope, at, key, change, check=False)
+    yield from drop_hints(scope, at.key, [key])
     return done
 
 
 def forget(scope: Scope, at: Address, key: bytes) -> Op[None]:
     """Take back the record of an effect that did not happen."""
-    yield from _change(scope, at, key, lambda present, now: None)
-    yield from scope.core.dialect.write_docs(space(scope, _SPACE), [_doc(scope, at.key, key, drop=True)])
+    yield from _change(scope, at, key, lambda present, now: None, check=False)
+    yield from drop_hints(scope, at.key, [key])
 
 
-def _change(scope: Scope, at: Address, key: bytes, change: Any) -> Op[Any]:
+def _change(scope: Scope, at: Address, key: bytes, change: Change, *, check: bool = True) -> Op[Any]:
     known = scope.core.knowledge.of(at.key)
 
-    def attempt(view: View | None) -> Op[Any]:
+    def attempt(view: View | None) -> Op[Recorded | None]:
         if view is None:
             raise ConfigurationError(f"Thread {text_of(at.key.thread)!r} has no checkpoint; effects belong to runs.")
-        notes = yield from scope.core.dialect.notes(ThreadRow(view.no, view.uid, view.rev, b""), key)
-        present = _read(scope, notes[0].body) if notes and notes[0].body else None
+        ((thread, body),) = yield from scope.core.dialect.notes_at([(at.key, key)])
+        if thread is None or (thread.uid, thread.rev) != (view.uid, view.rev):
+            return None
+        present = _read(scope, body) if body else None
         effect = change(present, (yield from scope.core.dialect.now()))
         if effect is present:
-            return (effect,)
+            return Recorded(effect, view.uid)  # type: ignore[arg-type]
+        if present is None:
+            yield from restore_hints(scope, at.key, [key])  # findable before it is recorded
         state = state_of(view)
         guard = replace(guard_for(scope, at, view, state), durable=True)
-        body = scope.core.codec.pack(scope.native.dumps(asdict(effect))) if effect else None
-        stored = yield from scope.core.dialect.put_writes(guard, Elements(), (), [Note(key, body)])
+        stored = yield from scope.core.dialect.put_writes(guard, Elements(), (), [Note(key, _pack(scope, effect))])
         if stored is None:
             return None
         settle(at, known, view, guard, stored[0], state, encoder_for(scope, view, 0))
-        return (effect,)
+        return Recorded(effect, view.uid)  # type: ignore[arg-type]
 
-    (effect,) = yield from store(scope, at, attempt, lambda view: False, None)
-    return effect
+    return (yield from store(scope, at, attempt, lambda view: False, None, check=check))
+
+
+def _pack(scope: Scope, effect: Effect | None) -> bytes | None:
+    if effect is None:
+        return None
+    return scope.core.codec.pack(scope.native.dumps([getattr(effect, name) for name in _FIELDS]))
 
 
 def _read(scope: Scope, body: bytes) -> Effect:
-    return Effect(**scope.native.loads(unpack(body)))
+    return Effect(*scope.native.loads(unpack(body)))
 
 
-def _index(scope: Scope, thread: ThreadKey, key: bytes) -> Op[None]:
-    """Make a started effect findable, before it is recorded."""
-    yield from scope.core.dialect.write_docs(space(scope, _SPACE), [_doc(scope, thread, key)])
+# -- where started effects are found
 
 
-def _doc(scope: Scope, thread: ThreadKey, key: bytes, *, drop: bool = False) -> DocChange:
-    place = hashlib.blake2b(thread.thread, digest_size=16).digest() + key
-    return DocChange(place, None if drop else ormsgpack.packb([thread.thread, key]), scope.core.random(8))
+def restore_hints(scope: Scope, thread: ThreadKey, keys: Sequence[bytes]) -> Op[None]:
+    """Make effects findable."""
+    version = scope.core.random(8)
+    changes = [DocChange(_hint(thread, key), ormsgpack.packb([thread.thread, key]), version) for key in keys]
+    if changes:
+        yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)
 
 
-def stored_everywhere(scope: Scope, at: Address, checkpoint_ids: Mapping[str, str]) -> Op[bool]:
-    """Whether every checkpoint a task stands on is in the database (by id: functional tasks name no real namespace)."""
-    for checkpoint_id in set(checkpoint_ids.values()):
-        query = Query(at.key.tenant, at.key.thread, checkpoint=id_key("checkpoint_id", checkpoint_id), limit=1)
-        if not (yield from scope.core.dialect.page(query)):
-            return False
-    return True
+def drop_hints(scope: Scope, thread: ThreadKey, keys: Sequence[bytes]) -> Op[None]:
+    """Let effects be found no more: they are done, or gone."""
+    if keys:
+        changes = [DocChange(_hint(thread, key), None, b"") for key in keys]
+        yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)
+
+
+def _hint(thread: ThreadKey, key: bytes) -> bytes:
+    return hashlib.blake2b(thread.thread, digest_size=16).digest() + key
 
 
 def in_doubt(scope: Scope) -> Op[list[EffectRecord]]:
@@ -139,29 +162,21 @@ def in_doubt(scope: Scope) -> Op[list[EffectRecord]]:
     found: list[EffectRecord] = []
     after = b""
     while True:
-        docs = yield from scope.core.dialect.docs(space(scope, _SPACE), b"", after, 100)
-        for doc in docs:
-            thread, key = ormsgpack.unpackb(doc.body)
-            record = yield from get(scope, ThreadKey(scope.tenant, thread), key)
-            if record is not None and record.state == "started":
-                found.append(record)
+        docs = yield from scope.core.dialect.docs(space(scope, _SPACE), b"", after, _PAGE)
+        places = [(ThreadKey(scope.tenant, thread), key) for thread, key in (ormsgpack.unpackb(d.body) for d in docs)]
+        rows = yield from scope.core.dialect.notes_at(places)
+        for (thread, key), (row, body) in zip(places, rows, strict=True):
+            effect = _read(scope, body) if row and body else None
+            if row is not None and effect is not None and effect.state == "started":
+                found.append(record_of(scope, thread, row.uid, key, effect))
+            elif row is None or effect is not None:
+                yield from drop_hints(scope, thread, [key])
         if not docs:
             return found
         after = docs[-1].key
 
 
-def get(scope: Scope, thread: ThreadKey, key: bytes) -> Op[EffectRecord | None]:
-    """The record of an effect."""
-    loaded = yield from scope.core.dialect.load(thread, b"", b"\x00", None)
-    if loaded.thread is None:
-        return None
-    notes = yield from scope.core.dialect.notes(loaded.thread, key)
-    if not notes or notes[0].body is None:
-        return None
-    return record_of(thread, loaded.thread.uid, key, _read(scope, notes[0].body))
-
-
-def record_of(thread: ThreadKey, uid: bytes, key: bytes, effect: Effect) -> EffectRecord:
+def record_of(scope: Scope, thread: ThreadKey, uid: bytes, key: bytes, effect: Effect) -> EffectRecord:
     """An effect as users see it."""
     return EffectRecord(
         id=f"{key.hex()}:{text_of(thread.thread)}",
@@ -169,8 +184,8 @@ def record_of(thread: ThreadKey, uid: bytes, key: bytes, effect: Effect) -> Effe
         thread_id=text_of(thread.thread),
         task_id=effect.task,
         state=effect.state,
-        started_at=datetime.fromtimestamp(effect.started / 1000, timezone.utc),
-        result=effect.result,
+        started_at=moment(effect.started),
+        result=shown(scope, effect.result),
         key=idempotency_key(thread, uid, key),
     )
 
@@ -179,7 +194,7 @@ def resolve(scope: Scope, effect_id: str, result: Any, *, retry: bool) -> Op[Non
     """Settle an effect in doubt: it happened with this result, or it did not and may be tried again.
 
     Raises:
-        ConfigurationError: No effect has this id.
+        ConfigurationError: No effect has this id, or it is done.
     """
     digest, _, thread_id = effect_id.partition(":")
     try:
@@ -187,9 +202,25 @@ def resolve(scope: Scope, effect_id: str, result: Any, *, retry: bool) -> Op[Non
     except ValueError as exc:
         raise ConfigurationError(f"{effect_id!r} is no effect id.") from exc
     at = Address(scope.key(thread_id), b"", None, None)
-    if (yield from get(scope, at.key, key)) is None:
+    ((row, body),) = yield from scope.core.dialect.notes_at([(at.key, key)])
+    if row is None or body is None or key[:1] != PREFIX:
         raise ConfigurationError(f"No effect has the id {effect_id!r}.")
+    if _read(scope, body).state == "done":
+        raise ConfigurationError(f"Effect {effect_id!r} is done; there is nothing to settle.")
     if retry:
         yield from forget(scope, at, key)
     else:
-        yield from finish(scope, at, key, result)
+        yield from finish(scope, at, key, scope.native.dumps(result))
+
+
+def stored_everywhere(scope: Scope, at: Address, checkpoint_ids: Mapping[str, str]) -> Op[bool]:
+    """Whether every checkpoint a task stands on is in the database (by id: functional tasks name no real namespace)."""
+    view = scope.core.knowledge.of(at.key).view
+    known = {checkpoint for _, checkpoint in view.records} if view else set()
+    for checkpoint_id in set(checkpoint_ids.values()):
+        checkpoint = id_key("checkpoint_id", checkpoint_id)
+        if checkpoint not in known:
+            query = Query(at.key.tenant, at.key.thread, checkpoint=checkpoint, limit=1)
+            if not (yield from scope.core.dialect.page(query)):
+                return False
+    return True

@@ -57,7 +57,8 @@ def put(
             lambda: record_of(scope, encoder, checkpoint, kept, new_versions, parent), size
         )
         upkeep = yield from on_checkpoint(scope, at, view, state_of(view), checkpoint_id, kept.get("source"))
-        state = _moved((yield from touched(scope, at, upkeep.state)), encoder, at, checkpoint_id)
+        state = yield from touched(scope, at, upkeep.state)
+        state = _moved(state, encoder, at, checkpoint_id, trims=scope.core.retention is not None)
         guard = guard_for(scope, at, view, state)
         body = scope.core.codec.pack(encode_record(record), record=True)
         refs = pack_pages(pages_of(record.runs()))
@@ -69,8 +70,7 @@ def put(
         settle(at, known, view, guard, no, state, encoder).keep(at.ns, checkpoint_id, record)
         if at.run is not None and not at.ns:
             at.run.heads[at.key] = state.run_head
-        if upkeep.closed:
-            yield from index.close(scope, at.key, upkeep.closed)
+        yield from index.forget(scope, at.key, upkeep.changed)
         return at.config(checkpoint["id"])
 
     return (yield from store(scope, at, attempt, needs, at.checkpoint))
@@ -118,13 +118,14 @@ def _check(checkpoint: Checkpoint) -> None:
         check_names("A channel", seen)
 
 
-def _moved(state: State, encoder: Encoder, at: Address, checkpoint_id: bytes) -> State:
+def _moved(state: State, encoder: Encoder, at: Address, checkpoint_id: bytes, *, trims: bool) -> State:
     """The state after a checkpoint: its numbers are taken, the head of the root namespace may be it."""
     if at.ns:
         return state.with_extents(encoder.extents)
     head = max(state.head or b"", checkpoint_id)
     run_head = checkpoint_id if at.run is not None else state.run_head
-    return replace(state, extents=encoder.extents, head=head, run_head=run_head)
+    since = state.since_trim + 1 if trims else 0
+    return replace(state, extents=encoder.extents, head=head, run_head=run_head, since_trim=since)
 
 
 def _weight(value: Any) -> int:

@@ -11,11 +11,11 @@ from langgraph.checkpoint.serde.types import ERROR, RESUME
 
 from stepvault._core.codec import unpack
 from stepvault._core.ids import check_names, id_key
-from stepvault._core.knowledge import View
+from stepvault._core.knowledge import Known, View
 from stepvault._core.manifest import pack_pages, pages_of
 from stepvault._core.plan import Op
 from stepvault._core.record import Write, decode_writes, encode_writes
-from stepvault._core.rows import WriteRow
+from stepvault._core.rows import Elements, WriteRow
 from stepvault._core.state import State
 from stepvault._core.values import WRITE_INLINE_LIMIT, Encoder, runs_in
 from stepvault.checkpointers._ops import answers
@@ -23,7 +23,7 @@ from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
-from stepvault.checkpointers._ops.inbox.upkeep import on_writes
+from stepvault.checkpointers._ops.inbox.upkeep import asks, on_writes
 from stepvault.checkpointers._ops.put import run_of
 from stepvault.errors import ConfigurationError
 
@@ -67,7 +67,12 @@ def _store_rows(
     """Store writes as one row for ordinary channels and one per special channel; False if the former exists."""
     known = scope.core.knowledge.of(at.key)
 
+    asking = asks([(channel, value) for _, channel, value in writes])
+
     def attempt(view: View | None) -> Op[bool | None]:
+        if view is None and asking:  # what announces an interrupt names the revision of its thread
+            yield from _create(scope, at, known)
+            return None
         encoder = encoder_for(scope, view, WRITE_INLINE_LIMIT)
         plain = [(channel, value) for _, channel, value in writes]
         upkeep = yield from on_writes(scope, at, view, state_of(view), task, path, plain)
@@ -81,11 +86,18 @@ def _store_rows(
             return None
         no, fresh = stored
         settle(at, known, view, guard, no, state, encoder)
-        if upkeep.closed:
-            yield from index.close(scope, at.key, upkeep.closed)
+        yield from index.forget(scope, at.key, upkeep.changed)
         return fresh
 
     return (yield from store(scope, at, attempt, lambda view: False, at.checkpoint))
+
+
+def _create(scope: Scope, at: Address, known: Known) -> Op[None]:
+    """Make an empty thread; whoever else made it meanwhile did as well."""
+    guard = guard_for(scope, at, None, State())
+    stored = yield from scope.core.dialect.put_writes(guard, Elements(), ())
+    if stored is not None:
+        settle(at, known, None, guard, stored[0], State(), encoder_for(scope, None, 0))
 
 
 def _answered(state: State, task: bytes, writes: list[tuple[int, str, Any]]) -> State:

@@ -16,6 +16,7 @@ from stepvault._core.rows import CheckpointRow, Guard, Removal, Skeleton, WriteR
 from stepvault._core.state import State
 from stepvault._core.values import runs_in
 from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.load import metadata_of
 from stepvault.checkpointers._ops.put import run_key
 from stepvault.errors import ConfigurationError, ConflictError
@@ -29,9 +30,7 @@ Row = tuple[bytes, bytes]  # ns, checkpoint id
 def delete_thread(scope: Scope, thread_id: Any) -> Op[int]:
     """Remove a thread whole. Idempotent; returns how many checkpoints it had."""
     key = scope.key(thread_id)
-    removed = yield from scope.core.dialect.delete(key)
-    scope.core.knowledge.forget(key)
-    return removed or 0
+    return (yield from keeping.delete(scope, key)) or 0
 
 
 def prune(scope: Scope, thread_ids: Sequence[Any], strategy: str) -> Op[None]:
@@ -88,7 +87,7 @@ def _shrink_once(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Remo
         return True
     chosen = choose(skeleton)
     if len(chosen.checkpoints) == len(skeleton.checkpoints) and len(chosen.writes) == len(skeleton.writes):
-        yield from dialect.delete(key)
+        yield from keeping.delete(scope, key)
         return True
     live = _live(skeleton, chosen)
     dead, mixed = _sort_chunks(skeleton, live)
@@ -101,7 +100,7 @@ def _shrink_once(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Remo
     kept = pack_rows(((no, element) for no, element in elements.items() if no in live), scope.core.codec)
     removal = Removal(chosen.checkpoints, chosen.writes, sorted((*dead, *mixed)), kept)
     thread = skeleton.thread
-    state = replace(State.unpack(thread.extents), head=_head(skeleton, chosen))
+    state = replace(State.unpack(thread.extents), head=_head(skeleton, chosen), since_trim=0)
     guard = Guard(key, thread, thread.uid, scope.core.random(8), state.pack())
     return (yield from dialect.remove(guard, removal))
 
@@ -147,7 +146,7 @@ def _of_runs(thread: Skeleton, runs: set[bytes]) -> Removal:
     checkpoints = {(row.ns, row.id) for row in thread.checkpoints if row.run in runs}
     return Removal(
         sorted(checkpoints),
-        _writes_of(thread, lambda w: w.run in runs or (w.ns, w.checkpoint) in checkpoints),
+        writes_of(thread, lambda w: w.run in runs or (w.ns, w.checkpoint) in checkpoints),
     )
 
 
@@ -163,7 +162,7 @@ def _older(scope: Scope, thread: Skeleton) -> Removal:
         keep |= delta_ancestors(scope, rows, row)
     gone = sorted(rows.keys() - keep)
     lost = set(gone)
-    return Removal(gone, _writes_of(thread, lambda write: (write.ns, write.checkpoint) in lost))
+    return Removal(gone, writes_of(thread, lambda write: (write.ns, write.checkpoint) in lost))
 
 
 def delta_ancestors(scope: Scope, rows: dict[Row, CheckpointRow], row: CheckpointRow) -> set[Row]:
@@ -186,5 +185,6 @@ def _delta_channels(scope: Scope, record: Record) -> set[str]:
     return set(counters) if isinstance(counters, dict) else set()
 
 
-def _writes_of(thread: Skeleton, chosen: Callable[[WriteRow], bool]) -> list[tuple[bytes, bytes, bytes, int]]:
+def writes_of(thread: Skeleton, chosen: Callable[[WriteRow], bool]) -> list[tuple[bytes, bytes, bytes, int]]:
+    """The places of some of a thread's writes."""
     return [(write.ns, write.checkpoint, write.task, write.k) for write in thread.writes if chosen(write)]

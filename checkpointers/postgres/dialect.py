@@ -248,6 +248,15 @@ class PostgresDialect:
         rows = yield from self._ask("notes", no=Int8(thread.no), prefix=prefix, beyond=beyond(prefix))
         return [Note(*row) for row in rows]
 
+    def notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
+        found: list[tuple[ThreadRow | None, bytes | None]] = [(None, None)] * len(places)
+        if places:
+            threads, keys = [key.thread for key, _ in places], [note for _, note in places]
+            rows = yield from self._ask("notes_at", tenant=places[0][0].tenant, threads=threads, keys=keys)
+            for i, no, uid, rev, extents, body in rows:
+                found[i - 1] = (ThreadRow(no, uid, rev, extents), body)
+        return found
+
     def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
         limits = {"prefix": prefix, "after": after, "beyond": beyond(prefix), "limit": Int8(limit)}
         rows = yield from self._ask("docs", space=space, **limits)

@@ -136,6 +136,12 @@ ORDER BY t.no DESC
 -- name: notes
 SELECT key, body FROM {note} WHERE t = %(no)s AND key >= %(prefix)s AND key < %(beyond)s ORDER BY key
 
+-- name: notes_at
+SELECT x.i, t.no, t.uid, t.rev, t.extents, n.body
+FROM unnest(%(threads)s::bytea[], %(keys)s::bytea[]) WITH ORDINALITY x(thread, key, i)
+JOIN {thread} t ON t.tenant = %(tenant)s AND t.thread = x.thread
+LEFT JOIN {note} n ON n.t = t.no AND n.key = x.key
+
 -- name: now
 SELECT {now}
 

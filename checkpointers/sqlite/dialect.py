@@ -226,6 +226,13 @@ class SqliteDialect:
         (rows,) = yield Batch([Stmt(SQL["notes"], (thread.no, prefix, beyond(prefix)))])
         return [Note(*row) for row in rows]
 
+    def notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
+        return (yield Atomic(self._notes_at(places), "read"))  # type: ignore[no-any-return]
+
+    def _notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
+        replies = yield Batch([Stmt(SQL["note_at"], (*key, note)) for key, note in places])
+        return [(ThreadRow(*rows[0][:4]), rows[0][4]) if rows else (None, None) for rows in replies]
+
     def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
         (rows,) = yield Batch([Stmt(SQL["docs"], (space, prefix, after, beyond(prefix), limit))])
         return [Doc(*row) for row in rows]

@@ -71,6 +71,10 @@ DELETE FROM stepvault_note WHERE t = ?1 AND key = ?2
 -- name: notes
 SELECT key, body FROM stepvault_note WHERE t = ?1 AND key >= ?2 AND key < ?3 ORDER BY key
 
+-- name: note_at
+SELECT t.no, t.uid, t.rev, t.extents, n.body
+FROM stepvault_thread t LEFT JOIN stepvault_note n ON n.t = t.no AND n.key = ?3 WHERE t.tenant = ?1 AND t.thread = ?2
+
 -- name: copy_notes
 INSERT INTO stepvault_note (t, key, body)
 SELECT (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3), key, body

@@ -310,6 +310,10 @@ class DimensionsError(EmbeddingError, ValueError):
 class EffectInDoubtError(StepvaultError):
     """A crash fell between the start and the end of this effect; resolve() it."""
 
+    def __init__(self, message: str | None = None, *, record: object = None) -> None:
+        super().__init__(message)
+        self.record = record  # the `EffectRecord`: what there is to decide on
+
 
 class EffectNotDurableError(StepvaultError):
     """The checkpoint of this effect is not durable; run with durability="sync" or "async"."""

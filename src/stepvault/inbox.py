@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
+from pydantic_core import to_jsonable_python
 
 if TYPE_CHECKING:
     from langgraph.types import Command
@@ -76,6 +77,14 @@ class PendingInterrupt:
     decision: Decision | None
     external_ref: str | None
     interrupt_id: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that JSON can hold: times as ISO text, payloads in plain form, no command."""
+        shown = {name: getattr(self, name) for name in self.__slots__ if name != "decision"}
+        decided = self.decision
+        shown["decision"] = decided and {name: getattr(decided, name) for name in ("answer", "by", "note", "at")}
+        plain: dict[str, Any] = to_jsonable_python(shown, fallback=str, bytes_mode="base64", inf_nan_mode="strings")
+        return plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""Time to live of threads: whole threads, in minutes, from their last activity by the database's clock."""
+"""How long data lives: whole threads expire after a time without activity; histories are kept to a length.
+
+Times are minutes, by the database's clock.
+"""
 
 from __future__ import annotations
 
@@ -75,6 +78,8 @@ class SweepReport:
         kept: Threads looked at that had been active meanwhile, or wait for a human.
         took: How long it took.
         more: Whether it stopped at its limit with more to do.
+        trimmed: Checkpoints that retention took out of other threads.
+        freed: Bytes of their records and writes.
     """
 
     threads: int
@@ -82,3 +87,62 @@ class SweepReport:
     kept: int
     took: timedelta
     more: bool
+    trimmed: int = 0
+    freed: int = 0
+
+
+_RETENTION_KEYS = {"keep_last", "max_age", "max_bytes", "keep_tagged"}
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much history a thread keeps, per namespace.
+
+    The newest checkpoint of each namespace, checkpoints with an unanswered interrupt and the ancestors that kept
+    DeltaChannels are rebuilt from always stay.
+
+    Attributes:
+        keep_last: At most this many checkpoints.
+        max_age: Minutes after which a checkpoint goes.
+        max_bytes: Oldest first until the records and writes of the thread take no more than this.
+        keep_tagged: Tagged checkpoints stay (`saver.tag`).
+    """
+
+    keep_last: int | None = None
+    max_age: float | None = None
+    max_bytes: int | None = None
+    keep_tagged: bool = True
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | Retention | None) -> Retention | None:
+        """Read the `retention=` dict; None where nothing is limited.
+
+        Raises:
+            ConfigurationError: An unknown key, or a limit that is none.
+        """
+        if given is None or isinstance(given, cls):
+            return given
+        if not isinstance(given, Mapping):
+            raise ConfigurationError(
+                f"retention must be a dict such as {{'keep_last': 50}}, not {type(given).__name__}."
+            )
+        unknown = sorted(map(str, given.keys() - _RETENTION_KEYS))
+        if unknown:
+            raise ConfigurationError(
+                f"retention has no key {unknown[0]!r}; known are {', '.join(sorted(_RETENTION_KEYS))}."
+            )
+        made = cls(**given)
+        check_minutes("max_age", made.max_age)
+        for name in ("keep_last", "max_bytes"):
+            limit = getattr(made, name)
+            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+                raise ConfigurationError(f"{name} is a whole number above 0, or None, not {limit!r}.")
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """What retention took out of a thread: checkpoints, and the bytes of their records and writes."""
+
+    checkpoints: int
+    bytes: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any
 
 from stepvault._core.knowledge import View
@@ -13,8 +12,9 @@ from stepvault._core.rows import Elements
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
-from stepvault.checkpointers._ops.inbox.entries import Entry, decision_of, interrupt_of, note_of
-from stepvault.checkpointers._ops.inbox.queries import Found, by_id, find
+from stepvault.checkpointers._ops.inbox.entries import Entry, decision_of, interrupt_of, moment, notes_of
+from stepvault.checkpointers._ops.inbox.index import Place
+from stepvault.checkpointers._ops.inbox.queries import Found, by_id, look_up
 from stepvault.checkpointers._ops.inbox.schema import check_answer
 from stepvault.errors import AlreadyDecidedError, DeadlinePassedError, InterruptNotFoundError, SupersededError
 from stepvault.inbox import Decision, PendingInterrupt
@@ -28,14 +28,15 @@ def decide(scope: Scope, public: str, answer: Any, by: str | None, remark: str |
             nothing was recorded.
     """
     found = yield from by_id(scope, public)
+    packed = scope.native.dumps(answer)
 
     def record(entry: Entry, now: int) -> Entry:
         _check_open(entry, now)
-        check_answer(entry.schema, answer)
-        return replace(entry, status="decided", answer=answer, by=by, remark=remark, decided=now)
+        check_answer(scope.native.loads(entry.schema), answer)
+        return replace(entry, status="decided", answer=packed, by=by, remark=remark, decided=now)
 
-    entry = yield from _change(scope, found, record, "decided")
-    decision = decision_of(found.key, entry)
+    entry = yield from _change(scope, found, record, lambda entry: entry.status)
+    decision = decision_of(scope, found.key, entry)
     assert decision is not None
     return decision
 
@@ -43,12 +44,14 @@ def decide(scope: Scope, public: str, answer: Any, by: str | None, remark: str |
 def amend(scope: Scope, public: str, **fields: Any) -> Op[PendingInterrupt]:
     """Change the deadline, its default or the external reference of an interrupt."""
     found = yield from by_id(scope, public)
-    entry = yield from _change(scope, found, lambda entry, now: replace(entry, **fields), None)
-    return interrupt_of(found.key, found.thread.uid, entry)
+    if "default" in fields:
+        fields["default"] = scope.native.dumps(fields["default"])
+    entry = yield from _change(scope, found, lambda entry, now: replace(entry, **fields), lambda entry: None)
+    return interrupt_of(scope, found.key, found.thread.uid, entry)
 
 
 def expire(scope: Scope, public: str) -> Op[PendingInterrupt]:
-    """Close an interrupt whose deadline has passed."""
+    """Settle an interrupt whose deadline has passed: with its default answer, if it has one."""
     found = yield from by_id(scope, public)
 
     def close(entry: Entry, now: int) -> Entry:
@@ -56,42 +59,47 @@ def expire(scope: Scope, public: str) -> Op[PendingInterrupt]:
             _check_open(entry, now)
         if entry.deadline is None or entry.deadline > now:
             raise DeadlinePassedError(f"The deadline of interrupt {entry.id!r} has not passed.")
+        if entry.default is not None:
+            return replace(entry, status="decided", answer=entry.default, remark="deadline passed", decided=now)
         return entry.close("expired", now)
 
-    entry = yield from _change(scope, found, close, "expired")
-    yield from index.close(scope, found.key, [entry])
-    return interrupt_of(found.key, found.thread.uid, entry)
+    entry = yield from _change(scope, found, close, lambda entry: entry.status)
+    return interrupt_of(scope, found.key, found.thread.uid, entry)
 
 
-def _change(scope: Scope, found: Found, change: Callable[[Entry, int], Entry], event: str | None) -> Op[Entry]:
+def _change(
+    scope: Scope, found: Found, change: Callable[[Entry, int], Entry], event: Callable[[Entry], str | None]
+) -> Op[Entry]:
     """Change an entry by compare-and-set on its thread."""
     at = Address(found.key, b"", None, None)
     known = scope.core.knowledge.of(found.key)
-    known.view = None
+    place = Place(b"", b"", found.key.thread, found.entry.id, b"", b"", "")
 
     def attempt(view: View | None) -> Op[Entry | None]:
         now = yield from scope.core.dialect.now()
-        fresh = yield from find(scope, found.key, found.entry.id)
-        if view is None or fresh is None:
+        ((thread, fresh),) = yield from look_up(scope, [place])
+        if thread is None or fresh is None or view is None or thread.uid != found.thread.uid:
             raise InterruptNotFoundError(f"Interrupt {found.entry.id!r} was deleted with its thread.")
+        if (view.uid, view.rev) != (thread.uid, thread.rev):
+            return None
+        after = change(fresh.entry, now)
+        (entry,) = yield from index.announce(scope, found.key, view.uid, view.rev, [(event(after), after)])
         before = state_of(view)
-        entry = change(fresh.entry, now)
-        if event:
-            yield from index.append(scope, found.key, [(event, entry.id)])
-        state = replace(before, pending=before.pending - (fresh.entry.is_open and not entry.is_open))
+        state = replace(before, pending=before.pending - (fresh.stored.is_open and not entry.is_open))
         guard = replace(guard_for(scope, at, view, state), durable=True)
-        stored = yield from scope.core.dialect.put_writes(guard, Elements(), (), [note_of(scope, entry)])
+        stored = yield from scope.core.dialect.put_writes(guard, Elements(), (), notes_of(scope, [entry]))
         if stored is None:
             return None
         settle(at, known, view, guard, stored[0], state, encoder_for(scope, view, 0))
+        yield from index.forget(scope, found.key, [(fresh.stored, entry)])
         return entry
 
     return (yield from store(scope, at, attempt, lambda view: False, None, check=False))
 
 
 def _check_open(entry: Entry, now: int) -> None:
-    when = datetime.fromtimestamp((entry.decided or 0) / 1000, timezone.utc)
     if entry.decided is not None:
+        when = moment(entry.decided)
         raise AlreadyDecidedError(
             f"Interrupt {entry.id!r} was decided by {entry.by or 'somebody'} at {when:%Y-%m-%d %H:%M:%S} UTC; "
             "nothing was changed.",
@@ -99,7 +107,10 @@ def _check_open(entry: Entry, now: int) -> None:
             at=when,
         )
     if entry.status == "answered":
-        raise AlreadyDecidedError(f"Interrupt {entry.id!r} was answered by a run; nothing was changed.")
+        raise AlreadyDecidedError(
+            f"Interrupt {entry.id!r} was answered by a run; nothing was changed.",
+            at=moment(entry.closed) if entry.closed else None,
+        )
     if entry.status == "superseded":
         raise SupersededError(f"The thread moved on without an answer to interrupt {entry.id!r}; nothing was changed.")
     if entry.status == "expired" or (entry.deadline is not None and entry.deadline <= now):

@@ -1,9 +1,16 @@
-"""Where interrupts are found: docs ordered by time, by id, and the feed of changes."""
+"""Where interrupts are found: hints ordered by time, deadline, id and reference, and the feed of changes.
+
+Everything here is written before the write it tells of, and says which revision of the thread that write replaces. So
+a reader can tell what is true, what may still become true and what never will: a write that was announced for a
+revision can only be committed while the thread stands at it. All hints of a change and its events are one
+compare-and-set on the counter that numbers the events.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import ormsgpack
@@ -12,120 +19,137 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import Doc, DocChange
 from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.expiry import db_now
 from stepvault.checkpointers._ops.inbox.entries import Entry
+from stepvault.checkpointers._ops.spaces import space
 
-_COUNTER = b"\x00n"
-_EVENT = b"\x01"
+EVENTS, WAITS, CLOSED, DUE, IDS, REFERENCES = b"\x01", b"o", b"p", b"d", b"i", b"x"
+_COUNTER = b"\x00"
+_SPACE = "inbox"
 
 
 class Place(NamedTuple):
-    """Where an interrupt's note is."""
+    """A hint: which interrupt of which thread, and the generation and revision it was written for."""
 
-    key: bytes  # of the doc
+    key: bytes
+    version: bytes
     thread: bytes
     id: str
-    kind: str = ""
+    uid: bytes
+    rev: bytes
+    kind: str
 
 
-def space(scope: Scope, name: str) -> bytes:
-    """A space of docs of this tenant."""
-    return name.encode() + b"\x00" + scope.tenant
+def hints_of(thread: bytes, entry: Entry) -> set[bytes]:
+    """The keys under which an entry is to be found."""
+    id_ = entry.id.encode("utf-8", "surrogatepass")
+    place = _short(thread) + _short(id_)
+    keys = {IDS + digest_of(entry.id) + place}
+    if entry.is_open:
+        keys.add(WAITS + _number(entry.created) + place)
+    else:
+        keys.add(CLOSED + _number(entry.closed or 0) + place)
+    if entry.status == "pending" and entry.deadline is not None:
+        keys.add(DUE + _number(entry.deadline) + place)
+    if entry.external_ref is not None:
+        keys.add(REFERENCES + digest_of(entry.external_ref) + place)
+    return keys
 
 
-def announce(scope: Scope, key: ThreadKey, entries: Sequence[Entry]) -> Op[None]:
-    """Make entries findable and announce them, before the write that stores them."""
-    version = scope.core.random(8)
-    yield from scope.core.dialect.write_docs(
-        space(scope, "inbox"), [DocChange(_open_key(key, e), _body(key, e.id), version) for e in entries]
-    )
-    yield from scope.core.dialect.write_docs(
-        space(scope, "inbox-id"), [DocChange(_id_key(key, e.id), _body(key, e.id), version) for e in entries]
-    )
-    yield from append(scope, key, [("created", e.id) for e in entries])
+def announce(
+    scope: Scope, key: ThreadKey, uid: bytes, rev: bytes, changed: Sequence[tuple[str | None, Entry]]
+) -> Op[list[Entry]]:
+    """Write the hints of entries and the events that tell of them; returns the entries with their events.
 
-
-def close(scope: Scope, key: ThreadKey, entries: Sequence[Entry]) -> Op[None]:
-    """Move closed entries from the list of open ones to that of closed ones, after the write that closed them."""
-    version = scope.core.random(8)
-    yield from scope.core.dialect.write_docs(
-        space(scope, "inbox-closed"), [DocChange(_closed_key(key, e), _body(key, e.id), version) for e in entries]
-    )
-    yield from scope.core.dialect.write_docs(
-        space(scope, "inbox"), [DocChange(_open_key(key, e), None, version) for e in entries]
-    )
-
-
-def drop(scope: Scope, name: str, places: Sequence[Place]) -> Op[None]:
-    """Forget docs whose notes are gone or tell otherwise."""
-    if places:
+    Args:
+        scope: The saver's view.
+        key: The thread.
+        uid: Its generation.
+        rev: The revision that the write which stores these entries replaces.
+        changed: Entries, and what happened to each (None: nothing to tell).
+    """
+    while True:
+        entries = [entry for _, entry in changed]
+        changes: list[DocChange] = []
+        if any(kind for kind, _ in changed):
+            entries, changes = yield from _numbered(scope, key, uid, rev, changed)
         version = scope.core.random(8)
-        yield from scope.core.dialect.write_docs(
-            space(scope, name), [DocChange(place.key, None, version) for place in places]
-        )
+        for entry in entries:
+            body = _body(key.thread, entry.id, uid, rev)
+            changes += [DocChange(hint, body, version) for hint in sorted(hints_of(key.thread, entry))]
+        if (yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)):
+            return entries
 
 
-def append(scope: Scope, key: ThreadKey, events: Sequence[tuple[str, str]]) -> Op[None]:
-    """Add events to the feed, before the write they tell of; readers verify them against the notes."""
-    feed = space(scope, "inbox-feed")
-    while events:
-        counter = yield from scope.core.dialect.get_docs(feed, [_COUNTER])
-        last = int.from_bytes(counter[0].body, "big") if counter else 0
-        version = scope.core.random(8)
-        changes = [
-            DocChange(
-                _COUNTER, (last + len(events)).to_bytes(8, "big"), version, counter[0].version if counter else None
-            )
-        ]
-        for number, (kind, interrupt_id) in enumerate(events, last + 1):
-            changes.append(DocChange(_EVENT + number.to_bytes(8, "big"), _body(key, interrupt_id, kind), version, None))
-        if (yield from scope.core.dialect.write_docs(feed, changes)):
-            return
+def _numbered(
+    scope: Scope, key: ThreadKey, uid: bytes, rev: bytes, changed: Sequence[tuple[str | None, Entry]]
+) -> Op[tuple[list[Entry], list[DocChange]]]:
+    """Numbers for events: microseconds, moved on by the counter, so that they grow even if the counter is lost."""
+    found = yield from scope.core.dialect.get_docs(space(scope, _SPACE), [_COUNTER])
+    number = max(int.from_bytes(found[0].body, "big") if found else 0, (yield from db_now(scope.core)) * 1000)
+    version = scope.core.random(8)
+    entries, events = [], []
+    for kind, entry in changed:
+        if kind is not None:
+            number += 1
+            entry = replace(entry, events=(*entry.events, (number, kind)))
+            events.append(DocChange(EVENTS + _number(number), _body(key.thread, entry.id, uid, rev, kind), version))
+        entries.append(entry)
+    return entries, [DocChange(_COUNTER, _number(number), version, found[0].version if found else None), *events]
 
 
-def open_places(scope: Scope, after: bytes, limit: int) -> Op[list[Place]]:
-    """Docs of open interrupts, oldest first."""
-    return _places((yield from scope.core.dialect.docs(space(scope, "inbox"), b"", after, limit)))
+def forget(scope: Scope, key: ThreadKey, changed: Sequence[tuple[Entry, Entry | None]]) -> Op[None]:
+    """After a write: drop the hints that held before it and do not any more (None: nor do its events)."""
+    gone: set[bytes] = set()
+    for before, after in changed:
+        gone |= hints_of(key.thread, before)
+        if after is None:
+            gone |= {EVENTS + _number(number) for number, _ in before.events}
+        else:
+            gone -= hints_of(key.thread, after)
+    if gone:
+        changes = [DocChange(hint, None, b"") for hint in sorted(gone)]
+        yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)
 
 
-def closed_places(scope: Scope, after: bytes, limit: int) -> Op[list[Place]]:
-    """Docs of closed interrupts, oldest first."""
-    return _places((yield from scope.core.dialect.docs(space(scope, "inbox-closed"), b"", after, limit)))
+def drop(scope: Scope, places: Sequence[Place]) -> Op[None]:
+    """Drop hints that were found to be false, unless somebody has written them anew."""
+    for place in places:
+        change = DocChange(place.key, None, b"", place.version)
+        yield from scope.core.dialect.write_docs(space(scope, _SPACE), [change])
 
 
-def events(scope: Scope, after: bytes, limit: int) -> Op[list[Place]]:
-    """The feed from a cursor on."""
-    found = yield from scope.core.dialect.docs(space(scope, "inbox-feed"), _EVENT, after, limit)
-    return _places(found)
+def restore(scope: Scope, key: ThreadKey, uid: bytes, rev: bytes, entry: Entry) -> Op[None]:
+    """Write the hints and events of an entry again."""
+    version = scope.core.random(8)
+    body = _body(key.thread, entry.id, uid, rev)
+    changes = [DocChange(hint, body, version) for hint in sorted(hints_of(key.thread, entry))]
+    for number, kind in entry.events:
+        changes.append(DocChange(EVENTS + _number(number), _body(key.thread, entry.id, uid, rev, kind), version))
+    yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)
 
 
-def places_of_id(scope: Scope, interrupt_id: str) -> Op[list[Place]]:
-    """Docs of the threads in which this id was asked."""
-    prefix = _id_prefix(interrupt_id)
-    return _places((yield from scope.core.dialect.docs(space(scope, "inbox-id"), prefix, b"", 1000)))
+def places(scope: Scope, prefix: bytes, after: bytes, limit: int) -> Op[list[Place]]:
+    """Hints whose keys begin with a prefix, in order, from a key on."""
+    found = yield from scope.core.dialect.docs(space(scope, _SPACE), prefix, after, limit)
+    return [_place(doc) for doc in found]
 
 
-def _places(docs: list[Doc]) -> list[Place]:
-    return [Place(doc.key, *ormsgpack.unpackb(doc.body)) for doc in docs]
+def digest_of(text: str) -> bytes:
+    """What stands for an id or a reference in keys."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _body(key: ThreadKey, interrupt_id: str, kind: str = "") -> bytes:
-    return ormsgpack.packb([key.thread, interrupt_id, kind])
+def _place(doc: Doc) -> Place:
+    return Place(doc.key, doc.version, *ormsgpack.unpackb(doc.body))
 
 
-def _open_key(key: ThreadKey, entry: Entry) -> bytes:
-    return entry.created.to_bytes(8, "big") + _short(key.thread) + _short(entry.id.encode("utf-8", "surrogatepass"))
+def _body(thread: bytes, interrupt_id: str, uid: bytes, rev: bytes, kind: str = "") -> bytes:
+    return ormsgpack.packb([thread, interrupt_id, uid, rev, kind])
 
 
-def _closed_key(key: ThreadKey, entry: Entry) -> bytes:
-    return (entry.closed or 0).to_bytes(8, "big") + _open_key(key, entry)[8:]
-
-
-def _id_prefix(interrupt_id: str) -> bytes:
-    return hashlib.blake2b(interrupt_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _id_key(key: ThreadKey, interrupt_id: str) -> bytes:
-    return _id_prefix(interrupt_id) + _short(key.thread)
+def _number(number: int) -> bytes:
+    return number.to_bytes(8, "big")
 
 
 def _short(text: bytes) -> bytes:

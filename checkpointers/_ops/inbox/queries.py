@@ -4,160 +4,198 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
-
-from langgraph.checkpoint.serde.types import TASKS
+from typing import Any, NamedTuple
 
 from stepvault._core.chunks import unpack_row
 from stepvault._core.codec import unpack
-from stepvault._core.ids import text_of
+from stepvault._core.ids import thread_text
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
-from stepvault._core.rows import ThreadRow
+from stepvault._core.rows import ThreadRow, beyond
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.inbox import index
-from stepvault.checkpointers._ops.inbox.entries import OPEN, Entry, entry_of, interrupt_of, note_key, public_id
+from stepvault.checkpointers._ops.inbox.entries import (
+    CLOSED,
+    OPEN,
+    WAITING,
+    Entry,
+    entry_of,
+    interrupt_of,
+    note_keys,
+    public_id,
+)
 from stepvault.checkpointers._ops.inbox.index import Place
-from stepvault.checkpointers._ops.inbox.upkeep import place_of_send
+from stepvault.checkpointers._ops.inbox.upkeep import place_of_send, sent_to
 from stepvault.errors import ConfigurationError, InterruptNotFoundError
-from stepvault.inbox import STATUSES, Change, ChangePage, InboxPage, PendingInterrupt
+from stepvault.inbox import STATUSES, InboxPage, PendingInterrupt
 
 _PAGE = 100
-_SETTLE = 60_000  # milliseconds in which an announced interrupt must have been stored
 
 
 class Found(NamedTuple):
-    """An entry with the thread it stands in."""
+    """An entry as it counts now, the thread it stands in, and the entry as it is stored."""
 
     key: ThreadKey
     thread: ThreadRow
     entry: Entry
+    stored: Entry
 
 
-def listed(
-    scope: Scope, status: str | None, wanted: Callable[[PendingInterrupt], bool], limit: int, cursor: str | None
-) -> Op[InboxPage]:
-    """Interrupts of a status (None: open ones and closed ones), oldest first."""
+Wanted = Callable[[PendingInterrupt], bool]
+
+
+def listed(scope: Scope, status: str | None, wanted: Wanted, limit: int, cursor: str | None) -> Op[InboxPage]:
+    """Interrupts of a status (None: open ones, then closed ones), oldest first."""
+    check_page(status, limit)
+    kinds = [index.WAITS] if status in OPEN else [index.CLOSED] if status else [index.WAITS, index.CLOSED]
+    after = _position(cursor)
+    found: list[PendingInterrupt] = []
+    for kind in kinds:
+        while after < beyond(kind):
+            places = yield from index.places(scope, kind, after, _PAGE if len(kinds) > 1 else max(limit, 10))
+            for place, hit in (yield from verified(scope, places)):
+                interrupt = interrupt_of(scope, hit.key, hit.thread.uid, hit.entry)
+                if (status is None or interrupt.status == status) and wanted(interrupt):
+                    found.append(interrupt)
+                    if len(found) == limit:
+                        return InboxPage(found, place.key.hex())
+            after = places[-1].key if places else beyond(kind)
+    return InboxPage(found, None)
+
+
+def check_page(status: str | None, limit: int) -> None:
+    """Raise ConfigurationError for a status or a limit that does not exist."""
     if status is not None and status not in STATUSES:
         raise ConfigurationError(f"status must be one of {', '.join(STATUSES)}, not {status!r}.")
     if limit < 1:
         raise ConfigurationError(f"limit must be at least 1, not {limit!r}.")
-    spaces = ["inbox"] if status in OPEN else ["inbox-closed"] if status else ["inbox", "inbox-closed"]
-    start, after = _position(spaces, cursor)
-    found: list[PendingInterrupt] = []
-    for name in spaces[spaces.index(start) :]:
-        places: list[Place] = [Place(after, b"", "")]
-        while places and len(found) < limit:
-            read = index.open_places if name == "inbox" else index.closed_places
-            places = yield from read(scope, after, _PAGE)
-            for place, entry in (yield from _verified(scope, name, places)):
-                after = place.key
-                if (status is None or entry.status == status) and wanted(entry):
-                    found.append(entry)
-                    if len(found) == limit:
-                        return InboxPage(found, f"{name}:{after.hex()}")
-            after = places[-1].key if places else b""
-    return InboxPage(found, None)
 
 
-def _position(spaces: list[str], cursor: str | None) -> tuple[str, bytes]:
-    if cursor is None:
-        return spaces[0], b""
-    name, _, at = cursor.partition(":")
+def _position(cursor: str | None) -> bytes:
     try:
-        if name in spaces:
-            return name, bytes.fromhex(at)
-    except ValueError:
-        pass
-    raise ConfigurationError(f"cursor {cursor!r} is not one that this list returned.")
+        return bytes.fromhex(cursor or "")
+    except ValueError as exc:
+        raise ConfigurationError(f"cursor {cursor!r} is not one that the inbox returned.") from exc
 
 
-def _verified(scope: Scope, name: str, places: Sequence[Place]) -> Op[list[tuple[Place, PendingInterrupt]]]:
-    """The interrupts at these places; docs without their note, or of the other list, are dropped."""
+def of_thread(
+    scope: Scope, key: ThreadKey, status: str | None, wanted: Wanted, limit: int, cursor: str | None
+) -> Op[InboxPage]:
+    """Interrupts of one thread, oldest first, read from its own notes."""
+    check_page(status, limit)
+    after = _position(cursor)
+    ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+    if thread is None:
+        return InboxPage([], None)
+    rows: list[tuple[bytes, PendingInterrupt]] = []
+    for prefix in (WAITING, CLOSED):
+        for note in (yield from scope.core.dialect.notes(thread, prefix)):
+            assert note.body is not None
+            hit = yield from _found(scope, key, thread, note.body)
+            interrupt = interrupt_of(scope, key, thread.uid, hit.entry)
+            place = hit.entry.created.to_bytes(8, "big") + note.key
+            if place > after and (status is None or interrupt.status == status) and wanted(interrupt):
+                rows.append((place, interrupt))
+    rows.sort(key=lambda row: row[0])
+    page = [interrupt for _, interrupt in rows[:limit]]
+    return InboxPage(page, rows[limit - 1][0].hex() if len(rows) > limit else None)
+
+
+def with_reference(scope: Scope, reference: str, status: str | None, wanted: Wanted) -> Op[InboxPage]:
+    """Interrupts that carry an external reference."""
+    check_page(status, 1)
+    places = yield from index.places(scope, index.REFERENCES + index.digest_of(reference), b"", _PAGE)
+    hits = yield from verified(scope, places)
+    shown = [interrupt_of(scope, hit.key, hit.thread.uid, hit.entry) for _, hit in hits]
+    return InboxPage([i for i in shown if (status is None or i.status == status) and wanted(i)], None)
+
+
+def due(scope: Scope, until: int) -> Op[list[PendingInterrupt]]:
+    """Pending interrupts whose deadline is not after a time, earliest first."""
+    late: list[PendingInterrupt] = []
+    after = b""
+    while True:
+        places = yield from index.places(scope, index.DUE, after, _PAGE)
+        in_time = [place for place in places if int.from_bytes(place.key[1:9], "big") <= until]
+        for _, hit in (yield from verified(scope, in_time)):
+            if hit.entry.status == "pending":
+                late.append(interrupt_of(scope, hit.key, hit.thread.uid, hit.entry))
+        if len(in_time) < _PAGE:
+            return late
+        after = places[-1].key
+
+
+def verified(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[Place, Found]]]:
+    """The hints that are true, with what they lead to; those that never will be true again are dropped."""
     kept, stale = [], []
-    for place in places:
-        found = yield from find(scope, ThreadKey(scope.tenant, place.thread), place.id)
-        if found is None:
+    for place, (thread, hit) in zip(places, (yield from look_up(scope, places)), strict=True):
+        if hit is not None and place.key in index.hints_of(place.thread, hit.stored):
+            kept.append((place, hit))
+        elif thread is None or thread.uid != place.uid or thread.rev != place.rev:
             stale.append(place)
-        elif found.entry.is_open == (name == "inbox"):
-            kept.append((place, interrupt_of(found.key, found.thread.uid, found.entry)))
-        elif name == "inbox":
-            yield from index.close(scope, found.key, [found.entry])
-    if stale:
-        now = yield from scope.core.dialect.now()
-        yield from index.drop(scope, name, [p for p in stale if now - int.from_bytes(p.key[:8], "big") > _SETTLE])
+    yield from index.drop(scope, stale)
     return kept
 
 
-def find(scope: Scope, key: ThreadKey, interrupt_id: str) -> Op[Found | None]:
-    """The entry of an interrupt in a thread; one whose checkpoint the thread has left is seen as superseded."""
-    loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
-    if loaded.thread is None:
-        return None
-    notes = yield from scope.core.dialect.notes(loaded.thread, note_key(interrupt_id))
-    bodies = [note.body for note in notes if note.key == note_key(interrupt_id) and note.body is not None]
-    if not bodies:
-        return None
-    entry = entry_of(scope, bodies[0])
-    head = State.unpack(loaded.thread.extents).head
-    if entry.is_open and head is not None and head > entry.checkpoint:  # an interrupt may precede its checkpoint
+def look_up(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[ThreadRow | None, Found | None]]]:
+    """Each thread as it stands, and the interrupt in it."""
+    asked = [(ThreadKey(scope.tenant, p.thread), note) for p in places for note in note_keys(p.id)]
+    rows = yield from scope.core.dialect.notes_at(asked)
+    found: list[tuple[ThreadRow | None, Found | None]] = []
+    for (key, _), (thread, waits), (again, closed) in zip(asked[::2], rows[::2], rows[1::2], strict=True):
+        thread, body = again or thread, waits or closed
+        found.append((thread, (yield from _found(scope, key, thread, body)) if thread and body else None))
+    return found
+
+
+def _found(scope: Scope, key: ThreadKey, thread: ThreadRow, body: bytes) -> Op[Found]:
+    """An entry as it counts: one whose checkpoint the thread has left without closing it is superseded."""
+    stored = entry = entry_of(scope, body)
+    head = State.unpack(thread.extents).head
+    if entry.is_open and head is not None and head > entry.checkpoint:
         entry = entry.close("superseded", entry.created)
     place = place_of_send(entry.path)
-    if entry.node is None and place is not None:
+    if entry.node is None and place is not None and not entry.ns:
         entry = replace(entry, node=(yield from _sent_to(scope, key, entry.checkpoint, place)))
-    return Found(key, loaded.thread, entry)
+    return Found(key, thread, entry, stored)
 
 
 def _sent_to(scope: Scope, key: ThreadKey, checkpoint: bytes, place: int) -> Op[str | None]:
-    """The node of a Send, which stands in the checkpoint that sent it (stored before or after the interrupt)."""
+    """The node of a Send whose checkpoint was not at hand when the interrupt was stored."""
     loaded = yield from scope.core.dialect.load(key, b"", checkpoint, None)
     if not loaded.checkpoints:
         return None
     elements: dict[int, bytes] = {}
     for chunk in loaded.chunks:
         unpack_row(chunk, elements)
-    form = decode_record(unpack(loaded.checkpoints[0].body)).forms.get(TASKS)
-    sends = scope.decoder(elements).value(form) or []
-    return getattr(sends[place], "node", None) if place < len(sends) else None
+    return sent_to(scope, decode_record(unpack(loaded.checkpoints[0].body)), elements, place)
 
 
-def by_id(scope: Scope, public: str, thread_id: str | None = None) -> Op[Found]:
-    """The entry with this id.
+def by_id(scope: Scope, public: str) -> Op[Found]:
+    """The interrupt with this id.
 
     Raises:
         InterruptNotFoundError: No thread has it.
     """
     interrupt_id, _, _ = public.partition(":")
-    places = yield from index.places_of_id(scope, interrupt_id)
-    hits: list[Found] = []
-    for place in places:
-        found = yield from find(scope, ThreadKey(scope.tenant, place.thread), interrupt_id)
-        if found is not None and (thread_id is None or text_of(found.key.thread) == thread_id):
-            hits.append(found)
-    exact = [found for found in hits if public_id(found.entry, found.thread.uid) == public]
-    if exact:
-        return exact[0]
+    places = yield from index.places(scope, index.IDS + index.digest_of(interrupt_id), b"", 1000)
+    for _, hit in (yield from verified(scope, places)):
+        if public_id(hit.entry, hit.thread.uid) == public:
+            return hit
     raise InterruptNotFoundError(f"No interrupt has the id {public!r}; it was deleted with its thread, or never was.")
 
 
-def changes(scope: Scope, cursor: str | None) -> Op[ChangePage]:
-    """Events after a cursor, in order; one that is not stored yet ends the page, one that never was is passed over."""
-    try:
-        after = bytes.fromhex(cursor) if cursor else b""
-    except ValueError as exc:
-        raise ConfigurationError(f"cursor {cursor!r} is not one that changes() returned.") from exc
-    found: list[Change] = []
-    for place in (yield from index.events(scope, after, _PAGE)):
-        entry = yield from find(scope, ThreadKey(scope.tenant, place.thread), place.id)
-        if entry is not None and _happened(place.kind, entry.entry):
-            found.append(Change(place.kind, interrupt_of(entry.key, entry.thread.uid, entry.entry)))  # type: ignore[arg-type]
-        after = place.key
-    return ChangePage(found, after.hex())
+def wanted(subject: str | None, thread_id: Any, node: str | None, external_ref: str | None) -> Wanted:
+    """The filter of a list."""
 
+    def fits(interrupt: PendingInterrupt) -> bool:
+        return (
+            (subject is None or interrupt.subject == subject)
+            and (thread_id is None or interrupt.thread_id == thread_text(thread_id))
+            and (node is None or interrupt.node == node)
+            and (external_ref is None or interrupt.external_ref == external_ref)
+        )
 
-def _happened(kind: str, entry: Entry) -> bool:
-    if kind == "created":
-        return True
-    return entry.decided is not None if kind == "decided" else entry.status == kind
+    return fits

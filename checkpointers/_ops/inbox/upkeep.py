@@ -6,36 +6,44 @@ The rules are LangGraph's (1.x), seen from a saver; keep them here so that a new
   where it was asked (its origin), the one in the root namespace makes the thread wait (its anchor).
 - A task that writes output, or a newer interrupt, has used the answers to its earlier ones.
 - A root checkpoint of source `loop` follows from its parent: what waited there was answered. Any other source means
-  that the thread moved on without it.
+  that the thread moved on without it. The writes of a checkpoint may come before the checkpoint itself.
+- What is asked below the head (a replay of an old checkpoint) waits for nobody: `get_state` does not show it either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, TASKS
 
 from stepvault._core.ids import text_of
 from stepvault._core.knowledge import View
 from stepvault._core.plan import Op
+from stepvault._core.record import Record
 from stepvault._core.rows import Note, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.expiry import db_now
 from stepvault.checkpointers._ops.inbox import index
-from stepvault.checkpointers._ops.inbox.entries import ORIGIN, PREFIX, Entry, entry_of, note_of
+from stepvault.checkpointers._ops.inbox.entries import ORIGIN, WAITING, Entry, entry_of, note_keys, notes_of
 
 _SPECIAL = frozenset((ERROR, "__error_source_node__", INTERRUPT, RESUME, "__scheduled__"))
 
 
 class Upkeep(NamedTuple):
-    """What a write does to the inbox: notes to store with it, the state it leaves, entries it closes."""
+    """What a write does to the inbox: notes to store with it, the state it leaves, entries it changes."""
 
     notes: Sequence[Note]
     state: State
-    closed: Sequence[Entry]
+    changed: Sequence[tuple[Entry, Entry]] = ()
+
+
+def asks(writes: Sequence[tuple[str, Any]]) -> bool:
+    """Whether these writes ask a human."""
+    return any(channel == INTERRUPT and value for channel, value in writes)
 
 
 def on_writes(
@@ -49,91 +57,122 @@ def on_writes(
 ) -> Op[Upkeep]:
     """The upkeep of a task's writes."""
     asked = [entry for channel, value in writes if channel == INTERRUPT for entry in value if hasattr(entry, "id")]
+    if view is None:
+        assert not asked, "a thread is made before its first interrupt"
+        return Upkeep((), state)
     if at.ns:
-        return Upkeep((yield from _origins(scope, at, view, path, asked)), state, ())
+        return Upkeep((yield from _origins(scope, at, view, path, asked)), state)
+    assert at.checkpoint is not None
+    if state.head is not None and at.checkpoint < state.head:
+        asked = []
     done = any(channel not in _SPECIAL for channel, _ in writes)
     if not asked and not (state.pending and done):
-        return Upkeep((), state, ())
-    now = yield from scope.core.dialect.now()
-    present = yield from entries(scope, view)
+        return Upkeep((), state)
+    now = yield from db_now(scope.core)
+    present = yield from waiting(scope, view)
     ids = {interrupt.id for interrupt in asked}
-    closed = [e.close("answered", now) for e in present if e.is_open and e.task == task and (done or e.id not in ids)]
-    fresh = []
-    for interrupt in asked:
-        if not any(e.id == interrupt.id and e.is_open for e in present):
-            fresh.append((yield from _entry(scope, at, view, task, path, interrupt, now)))
-    if fresh:
-        yield from index.announce(scope, at.key, fresh)
-    return (yield from _upkeep(scope, at, state, fresh, closed))
+    closed = [(e, e.close("answered", now)) for e in present if e.task == task and (done or e.id not in ids)]
+    new = [interrupt for interrupt in asked if not any(e.id == interrupt.id for e in present)]
+    fresh = yield from _fresh(scope, at, view, task, path, new, now)
+    return (yield from _upkeep(scope, at, view, state, fresh, closed))
 
 
 def on_checkpoint(
     scope: Scope, at: Address, view: View | None, state: State, checkpoint: bytes, source: Any
 ) -> Op[Upkeep]:
     """The upkeep of a new root checkpoint."""
-    if at.ns or not state.pending:
-        return Upkeep((), state, ())
-    now = yield from scope.core.dialect.now()
+    if at.ns or not state.pending or view is None:
+        return Upkeep((), state)
+    now = yield from db_now(scope.core)
     closed = []
-    for entry in (yield from entries(scope, view)):
-        if entry.is_open and entry.checkpoint != checkpoint:  # an interrupt may precede its checkpoint
+    for entry in (yield from waiting(scope, view)):
+        if entry.checkpoint < checkpoint:
             answered = entry.checkpoint == at.checkpoint and source == "loop"
-            closed.append(entry.close("answered" if answered else "superseded", now))
-    return (yield from _upkeep(scope, at, state, [], closed))
+            closed.append((entry, entry.close("answered" if answered else "superseded", now)))
+    return (yield from _upkeep(scope, at, view, state, [], closed))
 
 
-def _upkeep(scope: Scope, at: Address, state: State, fresh: list[Entry], closed: list[Entry]) -> Op[Upkeep]:
-    if closed:
-        yield from index.append(scope, at.key, [(entry.status, entry.id) for entry in closed])
-    notes = [note_of(scope, entry) for entry in (*closed, *fresh)]
-    return Upkeep(notes, replace(state, pending=max(0, state.pending + len(fresh) - len(closed))), closed)
+def _upkeep(
+    scope: Scope, at: Address, view: View, state: State, fresh: list[Entry], closed: list[tuple[Entry, Entry]]
+) -> Op[Upkeep]:
+    if not fresh and not closed:
+        return Upkeep((), state)
+    told: list[tuple[str | None, Entry]] = [(after.status, after) for _, after in closed]
+    told += [("created", entry) for entry in fresh]
+    entries = yield from index.announce(scope, at.key, view.uid, view.rev, told)
+    changed = [(before, after) for (before, _), after in zip(closed, entries, strict=False)]
+    pending = max(0, state.pending + len(fresh) - len(closed))
+    return Upkeep(notes_of(scope, entries), replace(state, pending=pending), changed)
 
 
-def entries(scope: Scope, view: View | None) -> Op[list[Entry]]:
-    """The interrupts noted in a thread."""
-    if view is None:
-        return []
-    notes = yield from scope.core.dialect.notes(_row(view), PREFIX)
+def waiting(scope: Scope, view: View) -> Op[list[Entry]]:
+    """The open interrupts of a thread."""
+    notes = yield from scope.core.dialect.notes(row_of(view), WAITING)
     return [entry_of(scope, note.body) for note in notes if note.body is not None]
 
 
-def _row(view: View) -> ThreadRow:
+def row_of(view: View) -> ThreadRow:
+    """The thread of a view, to read its notes."""
     return ThreadRow(view.no, view.uid, view.rev, b"")
 
 
-def _origins(scope: Scope, at: Address, view: View | None, path: str, asked: list[Any]) -> Op[list[Note]]:
-    """Notes on where interrupts were asked; the deepest namespace writes first and stays."""
-    notes = []
-    for interrupt in asked:
-        key = ORIGIN + interrupt.id.encode()
-        if view is None or not (yield from scope.core.dialect.notes(_row(view), key)):
-            body = scope.native.dumps([text_of(at.ns), node_of(path)])
-            notes.append(Note(key, body))
+def _origins(scope: Scope, at: Address, view: View, path: str, asked: list[Any]) -> Op[list[Note]]:
+    """Notes on where interrupts were asked: the deepest namespace counts, whichever writes first."""
+    if not asked:
+        return []
+    keys = [ORIGIN + interrupt.id.encode("utf-8", "surrogatepass") for interrupt in asked]
+    present = yield from scope.core.dialect.notes_at([(at.key, key) for key in keys])
+    ns, notes = text_of(at.ns), []
+    for key, (_, body) in zip(keys, present, strict=True):
+        if body is None or len(scope.native.loads(body)[0]) < len(ns):
+            notes.append(Note(key, scope.native.dumps([ns, _node(scope, at, view, path)])))
     return notes
 
 
-def _entry(scope: Scope, at: Address, view: View | None, task: bytes, path: str, interrupt: Any, now: int) -> Op[Entry]:
-    origin = None
-    if view is not None:
-        found = yield from scope.core.dialect.notes(_row(view), ORIGIN + interrupt.id.encode())
-        origin = scope.native.loads(found[0].body) if found and found[0].body else None
-    assert at.checkpoint is not None
-    ns, node = origin or ("", node_of(path))
-    uid = view.uid if view else b""
+def _fresh(
+    scope: Scope, at: Address, view: View, task: bytes, path: str, asked: list[Any], now: int
+) -> Op[list[Entry]]:
+    """Entries of new interrupts; one that was asked before keeps what the feed told of it."""
+    if not asked:
+        return []
+    keys = [(note_keys(i.id)[1], ORIGIN + i.id.encode("utf-8", "surrogatepass")) for i in asked]
+    found = yield from scope.core.dialect.notes_at([(at.key, key) for pair in keys for key in pair])
     minutes = scope.core.interrupt_deadline
-    return Entry(
-        id=interrupt.id,
-        uid=uid,
-        ns=ns,
-        task=task,
-        checkpoint=at.checkpoint,
-        node=node,
-        path=path,
-        value=interrupt.value,
-        schema=_schema(getattr(interrupt, "response_schema", None)),
-        created=now,
-        deadline=now + int(minutes * 60_000) if minutes is not None else None,
-    )
+    entries = []
+    for interrupt, (_, earlier), (_, origin) in zip(asked, found[::2], found[1::2], strict=True):
+        ns, node = scope.native.loads(origin) if origin else ("", _node(scope, at, view, path))
+        assert at.checkpoint is not None
+        entry = Entry(
+            id=interrupt.id,
+            uid=view.uid,
+            ns=ns,
+            task=task,
+            checkpoint=at.checkpoint,
+            node=node,
+            path=path,
+            value=scope.native.dumps(interrupt.value),
+            schema=scope.native.dumps(_schema(getattr(interrupt, "response_schema", None))),
+            created=now,
+            deadline=now + int(minutes * 60_000) if minutes is not None else None,
+            events=entry_of(scope, earlier).events if earlier else (),
+        )
+        entries.append(entry)
+    return entries
+
+
+def _node(scope: Scope, at: Address, view: View, path: str) -> str | None:
+    """The node of a task; that of a Send stands in its checkpoint, if this process has seen it."""
+    place, node = place_of_send(path), node_of(path)
+    if place is None or at.checkpoint is None:
+        return node
+    record = view.records.get((at.ns, at.checkpoint))
+    return sent_to(scope, record, view.elements, place) if record else None
+
+
+def sent_to(scope: Scope, record: Record, elements: Mapping[int, bytes], place: int) -> str | None:
+    """The node of a Send of a checkpoint."""
+    sends = scope.decoder(elements).value(record.forms.get(TASKS)) or []
+    return getattr(sends[place], "node", None) if place < len(sends) else None
 
 
 def node_of(path: str) -> str | None:

@@ -72,7 +72,7 @@ class Codec:
             codec = ZSTD_RECORD if record else ZSTD
             free = _COMPRESSORS[codec]
             context = free.take()
-            packed = context.compress(payload)
+            packed: bytes = context.compress(payload)
             free.give_back(context)
             if len(packed) < len(payload):
                 return bytes((codec,)) + packed

@@ -37,6 +37,7 @@ class State:
         answered: The tick at which a task last used an answer.
         ttl: Milliseconds this thread lives without activity, where it was told so itself.
         expires_at: When it expires, in milliseconds since 1970 by the database's clock.
+        since_trim: Checkpoints stored since its retention was last looked at.
         subjects: Keys of the data subjects this thread belongs to.
     """
 
@@ -50,6 +51,7 @@ class State:
     answered: int = 0
     ttl: int | None = None
     expires_at: int | None = None
+    since_trim: int = 0
 
     def pack(self) -> bytes:
         parts = [
@@ -63,6 +65,7 @@ class State:
             self.answered,
             self.ttl,
             self.expires_at,
+            self.since_trim,
         ]
         while len(parts) > 1 and not parts[-1]:
             parts.pop()
@@ -72,8 +75,8 @@ class State:
     def unpack(cls, packed: bytes) -> State:
         try:
             parts: list[Any] = ormsgpack.unpackb(bytes(packed))
-            parts += [None] * (10 - len(parts))
-            extents, head, pending, lease, subjects, run_head, tick, answered, ttl, expires_at = parts[:10]
+            parts += [None] * (11 - len(parts))
+            extents, head, pending, lease, subjects, run_head, tick, answered, ttl, expires_at, since = parts[:11]
             return cls(
                 Extents.of(extents),
                 head,
@@ -85,6 +88,7 @@ class State:
                 answered or 0,
                 ttl,
                 expires_at,
+                since or 0,
             )
         except (ValueError, TypeError) as exc:
             raise TruncatedError("The state of a thread row is damaged; restore the row from a backup.") from exc

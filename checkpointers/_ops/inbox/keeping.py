@@ -1,0 +1,86 @@
+"""What a thread leaves outside itself: its hints, kept in step when it is copied, removed or looked through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from stepvault._core.knowledge import ThreadKey
+from stepvault._core.plan import Op
+from stepvault._core.rows import Elements, Guard, Note, ThreadRow
+from stepvault.checkpointers._ops import effects
+from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.inbox import index
+from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, entry_of, notes_of
+
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What hints lead into a thread."""
+
+    entries: list[Entry]
+    effects: list[bytes]
+
+
+def outside(scope: Scope, key: ThreadKey) -> Op[Outside]:
+    """Everything outside a thread that tells of it."""
+    ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+    return _outside(scope, (yield from scope.core.dialect.notes(thread, b"")) if thread else [])
+
+
+def _outside(scope: Scope, notes: list[Note]) -> Outside:
+    entries = [entry_of(scope, note.body) for note in notes if note.key[:1] in (WAITING, CLOSED) and note.body]
+    return Outside(entries, [note.key for note in notes if note.key[:1] == effects.PREFIX])
+
+
+def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
+    """Remove a thread and whatever leads to it, see `Dialect.delete`; hints left by a crash are dropped by readers."""
+    left = yield from outside(scope, key)
+    removed = yield from scope.core.dialect.delete(key, rev)
+    if removed is not None:
+        scope.core.knowledge.forget(key)
+        yield from index.forget(scope, key, [(entry, None) for entry in left.entries])
+        yield from effects.drop_hints(scope, key, left.effects)
+    return removed
+
+
+def settle_copy(scope: Scope, key: ThreadKey) -> Op[None]:
+    """Make a fresh copy a thread of its own: its questions are announced, and what was paid in one is not in two."""
+    ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+    if thread is None:
+        return
+    notes = yield from scope.core.dialect.notes(thread, b"")
+    found = _outside(scope, notes)
+    told: list[tuple[str | None, Entry]] = [
+        ("created" if entry.is_open else None, replace(entry, events=())) for entry in found.entries
+    ]
+    changed = (yield from index.announce(scope, key, thread.uid, thread.rev, told)) if told else []
+    after = [*notes_of(scope, changed), *(Note(effect, None) for effect in found.effects)]
+    if after:
+        guard = Guard(key, _bare(thread), thread.uid, scope.core.random(8), thread.extents)
+        yield from scope.core.dialect.put_writes(guard, Elements(), (), after)
+
+
+def _bare(thread: ThreadRow) -> ThreadRow:
+    return ThreadRow(thread.no, thread.uid, thread.rev, b"")
+
+
+def rebuild(scope: Scope) -> Op[int]:
+    """Write every hint of this tenant's threads anew from their notes; how many interrupts there are."""
+    count, after = 0, None
+    while True:
+        rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)
+        for row in rows:
+            key = ThreadKey(scope.tenant, row.thread)
+            ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+            if thread is None:
+                continue
+            found = _outside(scope, (yield from scope.core.dialect.notes(thread, b"")))
+            for entry in found.entries:
+                yield from index.restore(scope, key, thread.uid, thread.rev, entry)
+            yield from effects.restore_hints(scope, key, found.effects)
+            count += len(found.entries)
+        if len(rows) < _PAGE:
+            return count
+        after = rows[-1].no

@@ -1,0 +1,10 @@
+"""Spaces of docs: each tenant has its own of each name."""
+
+from __future__ import annotations
+
+from stepvault.checkpointers._ops.context import Scope
+
+
+def space(scope: Scope, name: str) -> bytes:
+    """A space of docs of this tenant."""
+    return name.encode() + b"\x00" + scope.tenant

@@ -1,0 +1,107 @@
+"""What keeps a database small: expired threads go, histories are kept to their length."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from langchain_core.runnables import RunnableConfig
+
+from stepvault._core.knowledge import ThreadKey
+from stepvault._core.plan import Op
+from stepvault._core.rows import DocChange
+from stepvault._core.state import State
+from stepvault.checkpointers._ops import retention
+from stepvault.checkpointers._ops.context import Address, Core, Scope
+from stepvault.checkpointers._ops.expiry import MINUTE, SPACE, watch
+from stepvault.checkpointers._ops.spaces import space
+from stepvault.ttl import SweepReport
+
+_PAGE = 100
+
+
+def trimmed(scope: Scope, at: Address, put: Op[RunnableConfig]) -> Op[RunnableConfig]:
+    """A put, and once in a while the retention of its thread."""
+    config = yield from put
+    kept = scope.core.retention
+    view = scope.core.knowledge.of(at.key).view
+    if kept is not None and view is not None and view.state.since_trim >= retention.slack(kept):
+        yield from retention.trim(scope, at.key, kept)
+    return config
+
+
+def sweep(scope: Scope, limit: int | None, *, dry_run: bool) -> Op[SweepReport]:
+    """Remove expired threads, then shorten the histories of the others."""
+    report = yield from _sweep_expired(scope, limit, dry_run=dry_run)
+    kept = scope.core.retention
+    if kept is None or dry_run or report.more:
+        return report
+    checkpoints = freed = 0
+    after = None
+    while True:
+        rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)
+        for row in rows:
+            done = yield from retention.trim(scope, ThreadKey(scope.tenant, row.thread), kept)
+            checkpoints += done.checkpoints
+            freed += done.bytes
+        if len(rows) < _PAGE:
+            return replace(report, trimmed=checkpoints, freed=freed)
+        after = rows[-1].no
+
+
+def _sweep_expired(scope: Scope, limit: int | None, *, dry_run: bool) -> Op[SweepReport]:
+    """Remove expired threads, oldest deadline first. Any number of sweeps may run at once: each thread goes once."""
+    core = scope.core
+    began = core.monotonic()
+    removed = checkpoints = kept = 0
+    after = b""
+    while True:
+        now = yield from core.dialect.now()
+        docs = yield from core.dialect.docs(space(scope, SPACE), b"", after, _PAGE)
+        due = [doc for doc in docs if int.from_bytes(doc.key[:8], "big") <= now]
+        for doc in due:
+            after = doc.key
+            gone = yield from _sweep_one(scope, ThreadKey(scope.tenant, doc.body), doc.key, now, dry_run)
+            if gone is None:
+                kept += 1
+                continue
+            removed += 1
+            checkpoints += gone
+            if limit is not None and removed >= limit:
+                return SweepReport(removed, checkpoints, kept, _took(core, began), True)
+        if len(due) < _PAGE:
+            return SweepReport(removed, checkpoints, kept, _took(core, began), False)
+
+
+def _took(core: Core, began: float) -> timedelta:
+    return timedelta(seconds=core.monotonic() - began)
+
+
+def _sweep_one(scope: Scope, key: ThreadKey, doc: bytes, now: int, dry_run: bool) -> Op[int | None]:
+    """Remove a thread if its time is over: its checkpoints, or None if it stays."""
+    core = scope.core
+    loaded = yield from core.dialect.load(key, b"", b"\x00", None)
+    if loaded.thread is None:
+        if not dry_run:
+            yield from _unwatch(scope, doc)
+        return None
+    state = State.unpack(loaded.thread.extents)
+    pinned = state.pending and core.ttl.pin_interrupted
+    if state.expires_at is None or state.expires_at > now or pinned:
+        if not dry_run:
+            if state.expires_at is not None:
+                yield from watch(scope, key, max(state.expires_at, now + MINUTE if pinned else 0))
+            yield from _unwatch(scope, doc)
+        return None
+    if dry_run:
+        return 0
+    removed = yield from core.dialect.delete(key, loaded.thread.rev)
+    if removed is None:
+        return None  # active at this very moment: the next sweep looks again
+    core.knowledge.forget(key)
+    yield from _unwatch(scope, doc)
+    return removed
+
+
+def _unwatch(scope: Scope, doc: bytes) -> Op[None]:
+    yield from scope.core.dialect.write_docs(space(scope, SPACE), [DocChange(doc, None, b"")])
