@@ -14,6 +14,7 @@ from stepvault._core.state import State
 from stepvault.checkpointers._ops import retention
 from stepvault.checkpointers._ops.context import Address, Core, Scope
 from stepvault.checkpointers._ops.expiry import MINUTE, SPACE, watch
+from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.ttl import SweepReport
 
@@ -95,10 +96,9 @@ def _sweep_one(scope: Scope, key: ThreadKey, doc: bytes, now: int, dry_run: bool
         return None
     if dry_run:
         return 0
-    removed = yield from core.dialect.delete(key, loaded.thread.rev)
+    removed = yield from keeping.delete(scope, key, loaded.thread.rev)
     if removed is None:
         return None  # active at this very moment: the next sweep looks again
-    core.knowledge.forget(key)
     yield from _unwatch(scope, doc)
     return removed
 
