@@ -1,5 +1,5 @@
 -- Reading elements: refs of records and writes, rows of pages.
-local PAGES, BYTES = 64, 1048576 -- per call
+local PAGES, BYTES = 64, 524288 -- per call
 
 local function add_refs(pages, seen, refs)
   for at = 1, #refs, 8 do

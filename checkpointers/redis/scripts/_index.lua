@@ -154,9 +154,8 @@ local function head_at(bucket, ns) -- id, begin, next
   end
 end
 
-local function set_head(number, ns, id) -- id nil: the namespace is empty
+local function set_head(number, bucket, ns, id) -- id nil: the namespace is empty
   local name = 'H' .. number
-  local bucket = redis.call('HGET', h, name) or ''
   local _, first, following = head_at(bucket, ns)
   if first then bucket = string.sub(bucket, 1, first - 1) .. string.sub(bucket, following) end
   if id then bucket = struct.pack('>I2I2', #ns, #id) .. ns .. id .. bucket end

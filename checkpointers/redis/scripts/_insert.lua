@@ -45,8 +45,8 @@ local function append(packed, k, segment, id, ns)
 end
 
 local function add_to_index(id, ns, bucket) -- whether it was new
-  local packed = redis.call('HGET', h, 'D')
-  local newest = true
+  local found = redis.call('HMGET', h, 'D', 'H' .. bucket)
+  local packed, heads, newest = found[1], found[2] or '', true
   if not packed or #packed == 4 then
     local number = packed and struct.unpack('>I4', packed) or 1
     redis.call('HSET', h, 'D', struct.pack('>I4I4', number + 1, number), 'S' .. number, struct.pack('>I2', 1) .. entry(id, ns))
@@ -62,8 +62,8 @@ local function add_to_index(id, ns, bucket) -- whether it was new
       if not insert(list, next_number, id, ns) then return false end
     end
   end
-  local head = head_at(redis.call('HGET', h, 'H' .. bucket) or '', ns)
-  if newest or not head or (head ~= '' and before(head, id)) then set_head(bucket, ns, id) end
+  local head = head_at(heads, ns)
+  if newest or not head or (head ~= '' and before(head, id)) then set_head(bucket, heads, ns, id) end
   redis.call('HINCRBY', h, 'n', 1)
   return true
 end

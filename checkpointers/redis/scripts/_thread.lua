@@ -5,11 +5,6 @@
 local h = KEYS[1]
 local FORMAT = '1'
 
-local function now()
-  local t = redis.call('TIME')
-  return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
-end
-
 local function field(ns, id)
   return struct.pack('>I2', #ns) .. ns .. id
 end

@@ -4,8 +4,14 @@ local FIRST = 12
 local RUNS = 128 -- run entries per field
 local CLEAN = 32 -- abandoned pages removed per write
 
+local function now()
+  local t = redis.call('TIME')
+  return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+end
+
+local m, stamp = redis.call('HMGET', h, 'v', 'u', 'r', 'y', 'f', 'g', 'G', 'i', 'R'), now()
+
 local function refused()
-  local m = redis.call('HMGET', h, 'v', 'u', 'r', 'y', 'f')
   if m[1] and m[1] ~= FORMAT then return { 'FORMAT', m[1] } end
   if m[2] and m[3] == ARGV[4] then return { 'DONE', '', 0 } end -- this very write, repeated after a lost reply
   if ARGV[1] == '1' then
@@ -34,34 +40,32 @@ local function clean()
 end
 
 local function begin() -- the score of the thread's index entry
-  local stamp = string.format('%.0f', now())
+  local written = string.format('%.0f', stamp)
   if ARGV[1] == '1' then
     if redis.call('EXISTS', h) == 1 then redis.call('UNLINK', h) end
     redis.call('HSET', h, 'v', FORMAT, 'u', ARGV[2], 'r', ARGV[4], 'e', ARGV[4], 'x', ARGV[5],
-      'id', ARGV[6], 'i', ARGV[7], 't', stamp, 'm', stamp, 'n', 0)
+      'id', ARGV[6], 'i', ARGV[7], 't', written, 'm', written, 'n', 0)
     return ARGV[7]
   end
-  redis.call('HSET', h, 'r', ARGV[4], 'x', ARGV[5], 'm', stamp)
-  local m = redis.call('HMGET', h, 'y', 'g', 'G', 'i')
-  if m[1] then
+  redis.call('HSET', h, 'r', ARGV[4], 'x', ARGV[5], 'm', written)
+  if m[4] then
     redis.call('HDEL', h, 'y')
     redis.call('PERSIST', h)
   end
-  if m[2] then -- a reservation ends with the next write: as its own, or abandoned
+  if m[6] then -- a reservation ends with the next write: as its own, or abandoned
     redis.call('HDEL', h, 'g')
-    if string.sub(m[2], 1, 8) ~= ARGV[3] then
-      redis.call('HSET', h, 'G', (m[3] or '') .. string.sub(m[2], 9))
+    if string.sub(m[6], 1, 8) ~= ARGV[3] then
+      redis.call('HSET', h, 'G', (m[7] or '') .. string.sub(m[6], 9))
     end
   end
-  if m[2] or m[3] then clean() end
-  return m[4]
+  if m[6] or m[7] then clean() end
+  return m[8]
 end
 
 local function run_is_unknown()
   if ARGV[9] == '' or ARGV[10] ~= '' then return false end
-  local k = redis.call('HGET', h, 'R')
-  if not k then return true end
-  local group = redis.call('HGET', h, 'R' .. k)
+  if not m[9] then return true end
+  local group = redis.call('HGET', h, 'R' .. m[9])
   local at = 3
   while at <= #group do
     local size = struct.unpack('>I2', group, at)
@@ -73,7 +77,7 @@ end
 
 local function add_run()
   if ARGV[9] == '' or ARGV[10] == '' then return end
-  local k = tonumber(redis.call('HGET', h, 'R') or 1)
+  local k = tonumber(ARGV[1] ~= '1' and m[9] or 1)
   local group = redis.call('HGET', h, 'R' .. k) or '\0\0'
   local count = struct.unpack('>I2', group)
   if count >= RUNS then k, group, count = k + 1, '\0\0', 0 end

@@ -8,7 +8,7 @@ if run_is_unknown() then return { 'RUN' } end
 local score = begin()
 add_run()
 local ns, id, created, count = ARGV[FIRST], ARGV[FIRST + 1], ARGV[FIRST + 2], tonumber(ARGV[FIRST + 3])
-local stamp = struct.pack('>d', created ~= '' and tonumber(created) or now())
+local at_time = struct.pack('>d', created ~= '' and tonumber(created) or stamp)
 local name, at, fresh = field(ns, id), FIRST + 4, 1
 
 local function position(writes, head) -- where the entry with this head begins and the next one does
@@ -35,7 +35,7 @@ if count > 0 then
     if first then
       fresh = 0
     else
-      writes = writes .. struct.pack('>I4', 12 + #head + #body) .. head .. stamp .. body
+      writes = writes .. struct.pack('>I4', 12 + #head + #body) .. head .. at_time .. body
     end
     at = at + 3
   end

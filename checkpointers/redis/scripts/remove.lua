@@ -54,21 +54,27 @@ local function segment_without(k, gone) -- how many were taken, how many are lef
 end
 
 local function remove_checkpoints()
-  local count, gone, places, order, heads = tonumber(ARGV[at]), {}, {}, {}, {}
+  local count, gone, places, buckets, heads = tonumber(ARGV[at]), {}, {}, {}, {}
   if count == 0 then return end
   local list, next_number = numbers()
+  local position, limit, limit_ns
   for a = at + 1, at + 3 * count, 3 do
     local id, ns, bucket = ARGV[a], ARGV[a + 1], ARGV[a + 2]
-    gone[field(ns, id)] = true
-    redis.call('HDEL', h, 'c' .. field(ns, id), 'w' .. field(ns, id))
-    local position = place(list, id, ns)
-    if not places[position] then places[position], order[#order + 1] = true, position end
-    if head_at(redis.call('HGET', h, 'H' .. bucket) or '', ns) == id then heads[#heads + 1] = { ns, bucket } end
+    local name = field(ns, id)
+    gone[name] = true
+    redis.call('HDEL', h, 'c' .. name, 'w' .. name)
+    if not position or (limit and not precedes(id, ns, limit, limit_ns)) then -- they come in order
+      position = place(list, id, ns)
+      places[position], limit = true, nil
+      if list[position + 1] then limit, limit_ns = entry_at(redis.call('HGET', h, 'S' .. list[position + 1]), 3) end
+    end
+    buckets[bucket] = buckets[bucket] or redis.call('HGET', h, 'H' .. bucket) or ''
+    if head_at(buckets[bucket], ns) == id then heads[#heads + 1] = { ns, bucket } end
   end
   local left, taken = {}, 0
-  for position, k in ipairs(list) do
+  for i, k in ipairs(list) do
     local remain = 1
-    if places[position] then
+    if places[i] then
       page_without(k, gone)
       local some
       some, remain = segment_without(k, gone)
@@ -78,7 +84,7 @@ local function remove_checkpoints()
   end
   save_numbers(left, next_number)
   redis.call('HINCRBY', h, 'n', -taken)
-  for _, e in ipairs(heads) do set_head(e[2], e[1], seek(left, e[1])) end
+  for _, e in ipairs(heads) do set_head(e[2], redis.call('HGET', h, 'H' .. e[2]) or '', e[1], seek(left, e[1])) end
 end
 
 local function remove_write(ns, id, task, k)
