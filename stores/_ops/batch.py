@@ -6,7 +6,6 @@ LangGraph's stores.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +24,8 @@ from stepvault.stores._ops.indexing import check_index, fields_text
 from stepvault.stores._ops.searching import ExtendedSearch, Search, SearchExtras, hits_of, items_of, mode_of, search_of
 from stepvault.stores._ops.texts import texts_at, words_at
 from stepvault.stores._ops.values import encode_value, item_of, plain_value
+
+_LONGEST_TTL = 1e9  # minutes, 1,900 years: beyond, times do not fit into their columns
 
 
 @dataclass(slots=True)
@@ -136,8 +137,8 @@ def _minutes(ttl: Any) -> float | None:
         minutes = float(ttl)
     except (TypeError, ValueError):
         minutes = -1.0
-    if not 0 <= minutes < math.inf:
-        raise ConfigurationError(f"ttl is a number of minutes >= 0 or None, not {ttl!r}.")
+    if not 0 <= minutes <= _LONGEST_TTL:
+        raise ConfigurationError(f"ttl is None or a number of minutes from 0 to {_LONGEST_TTL:g}, not {ttl!r}.")
     return minutes
 
 

@@ -46,7 +46,8 @@ class PostgresDialect:
         key = (name, *(more or {}).items())
         text = self._texts.get(key)
         if text is None:
-            text = self._texts[key] = self._names.fill(QUERIES[name], {**(self._vectors or {}), **(more or {})})
+            filling = {name: self._names.fill(part) for name, part in (more or {}).items()}
+            text = self._texts[key] = self._names.fill(QUERIES[name], {**(self._vectors or {}), **filling})
         return text
 
     def _ask(self, name: str, /, **args: Any) -> Op[list[Any]]:
