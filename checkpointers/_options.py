@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -37,6 +38,8 @@ class StorageOptions:
         interrupt_deadline: Minutes after which an unanswered interrupt is due, see `Inbox.due`.
         ttl: When threads expire, see `ThreadTtl`: `{"default_ttl": minutes, "refresh_on_read": True, ...}`.
         retention: How much history a thread keeps, see `Retention`: `{"keep_last": 50, "max_age": minutes, ...}`.
+        subject_key: `configurable` keys that name the person a thread belongs to (one id or several under each).
+        require_subject: Refuse to store a thread that names nobody.
         types: Application classes to register, see `TypedSerializer`.
     """
 
@@ -51,6 +54,8 @@ class StorageOptions:
     interrupt_deadline: float | None = None
     ttl: Mapping[str, Any] | None = None
     retention: Mapping[str, Any] | None = None
+    subject_key: str | Sequence[str] = "user_id"
+    require_subject: bool = False
 
     @classmethod
     def take(cls, options: dict[str, Any]) -> StorageOptions:
@@ -93,6 +98,9 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
         interrupt_deadline=options.interrupt_deadline,
         monotonic=time.monotonic,
         clock=Clock(),
+        lost=OrderedDict(),
         ttl=ThreadTtl.of(options.ttl),
         retention=Retention.of(options.retention),
+        subject_keys=(options.subject_key,) if isinstance(options.subject_key, str) else tuple(options.subject_key),
+        require_subject=options.require_subject,
     )

@@ -23,7 +23,7 @@ from stepvault._core.plan import Op
 from stepvault._core.ports import port_for
 from stepvault._core.versions import next_version
 from stepvault.checkpointers._dialect import Dialect
-from stepvault.checkpointers._lease import ThreadLease
+from stepvault.checkpointers._lease import ThreadLease, current_lease
 from stepvault.checkpointers._ops import (
     copying,
     history,
@@ -38,6 +38,7 @@ from stepvault.checkpointers._ops import (
 )
 from stepvault.checkpointers._ops.context import Core, Scope, address_of
 from stepvault.checkpointers._options import StorageOptions, build_core
+from stepvault.errors import FencedError
 
 T = TypeVar("T")
 
@@ -265,6 +266,9 @@ class BaseSaver(BaseCheckpointSaver[str]):
 
     def get_next_version(self, current: Any, channel: None = None) -> Any:
         """The channel version after `current`; a thread keeps the format it came with."""
+        lease = current_lease.get()
+        if lease in self._core.lost:
+            raise FencedError("This worker's lease was lost; the run stops here and nothing of it is stored.")
         return next_version(current)
 
     def lease(self, thread_id: str, *, ttl: float = 60, expect_interrupt: str | None = None) -> ThreadLease:
@@ -334,10 +338,18 @@ class BaseSaver(BaseCheckpointSaver[str]):
 
     # -- overview
 
-    def threads(self, *, limit: int = 50, cursor: str | None = None) -> overview.ThreadPage:
-        """One page of this tenant's threads, newest first. Pass the page's `cursor` for the next."""
-        return self._run(overview.threads(self._scope, limit, cursor))
+    def threads(self, *, subject: str | None = None, limit: int = 50, cursor: str | None = None) -> overview.ThreadPage:
+        """One page of this tenant's threads, newest first. Pass the page's `cursor` for the next.
 
-    async def athreads(self, *, limit: int = 50, cursor: str | None = None) -> overview.ThreadPage:
+        Args:
+            subject: Only threads of this person; looks through all threads.
+            limit: At most this many.
+            cursor: Where the page before ended.
+        """
+        return self._run(overview.threads(self._scope, subject, limit, cursor))
+
+    async def athreads(
+        self, *, subject: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> overview.ThreadPage:
         """Async version of `threads`."""
-        return await self._arun(overview.threads(self._scope, limit, cursor))
+        return await self._arun(overview.threads(self._scope, subject, limit, cursor))

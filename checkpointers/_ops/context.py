@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from stepvault._core.ids import id_key, text_key, text_of, thread_text
 from stepvault._core.knowledge import Knowledge, ThreadKey
 from stepvault._core.plan import Call, Op
 from stepvault._core.ports import Port
-from stepvault._core.runs import Run, Runs
+from stepvault._core.runs import Run, Runs, is_bound
 from stepvault._core.values import Decoder
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.errors import ConfigurationError
@@ -65,8 +66,11 @@ class Core:
     offload: Callable[[Callable[[], Any]], Callable[[], Awaitable[Any]]]
     monotonic: Callable[[], float]
     clock: Clock
+    lost: OrderedDict[bytes, None]  # lease tokens of this process that were lost
     ttl: ThreadTtl
     retention: Retention | None = None
+    subject_keys: Sequence[str] = ("user_id",)
+    require_subject: bool = False
     on_conflict: str = "fork"
     interrupt_deadline: float | None = None  # minutes
 
@@ -107,7 +111,9 @@ class Address:
     run: Run | None
     lease: bytes | None = None
     addressed: bool = False  # the caller named the checkpoint itself
+    bound: bool = False  # LangGraph says where subgraphs of a replay begin
     ttl: Lifetime | None = None  # what the config says, if it says something
+    subjects: tuple[str, ...] = ()  # whose data a write of this config is
 
     def config(self, checkpoint_id: str) -> RunnableConfig:
         """The config of a checkpoint in this namespace."""
@@ -133,8 +139,21 @@ def address_of(scope: Scope, config: Mapping[str, Any] | None) -> Address:
         run=scope.core.runs.of(config),
         lease=lease.encode() if isinstance(lease := configurable.get(LEASE_TOKEN), str) else None,
         addressed="checkpoint_id" in (config.get("metadata") or {}),
+        bound=is_bound(configurable),
         ttl=Lifetime(configurable[TTL_KEY]) if TTL_KEY in configurable else None,
+        subjects=_subjects(configurable, scope.core.subject_keys),
     )
+
+
+def _subjects(configurable: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
+    """The people a config names, under any of the subject keys; one id or several under each."""
+    found: list[str] = []
+    for key in keys:
+        value = configurable.get(key)
+        for subject in value if isinstance(value, (list, tuple, set, frozenset)) else (value,):
+            if isinstance(subject, (str, int)) and not isinstance(subject, bool) and subject != "":
+                found.append(str(subject))
+    return tuple(dict.fromkeys(found))
 
 
 def config_of(key: ThreadKey, ns: bytes, checkpoint_id: str) -> RunnableConfig:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Any
 
 from stepvault._core.ids import id_of, text_of
+from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import ThreadSummary
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.expiry import db_now, is_expired
+from stepvault.checkpointers._ops.subjects import of_thread, token
 from stepvault.errors import ConfigurationError
 
 
@@ -55,19 +58,36 @@ class ThreadPage:
         return len(self.threads)
 
 
-def threads(scope: Scope, limit: int, cursor: str | None) -> Op[ThreadPage]:
-    """One page of the threads of a tenant."""
+def threads(scope: Scope, subject: str | None, limit: int, cursor: str | None) -> Op[ThreadPage]:
+    """One page of the threads of a tenant, or of those of one person."""
     if limit < 1:
         raise ConfigurationError(f"limit must be an int >= 1, not {limit!r}.")
-    rows = yield from scope.core.dialect.threads(scope.tenant, limit, _position(cursor))
-    after = str(rows[-1].no) if len(rows) == limit else None
-    found = []
-    for row in rows:
-        state = State.unpack(row.extents) if row.extents else State(pending=int(row.interrupted))
-        if not (yield from is_expired(scope.core, state)):
-            leased = state.lease is not None and (yield from db_now(scope.core)) < state.lease.until
-            found.append(_info(row, state, leased=leased))
-    return ThreadPage(found, after)
+    mark = token(scope, subject) if subject is not None else None
+    found: list[ThreadInfo] = []
+    after: Any = _position(cursor)
+    while True:
+        rows = yield from scope.core.dialect.threads(scope.tenant, limit, after)
+        for row in rows:
+            after = row.no
+            info = yield from _shown(scope, row, mark)
+            if info is not None:
+                found.append(info)
+                if mark is not None and len(found) == limit:
+                    return ThreadPage(found, str(after))
+        if len(rows) < limit:
+            return ThreadPage(found, None)
+        if mark is None:
+            return ThreadPage(found, str(after))
+
+
+def _shown(scope: Scope, row: ThreadSummary, mark: bytes | None) -> Op[ThreadInfo | None]:
+    """A thread as the overview shows it; None if it has expired or is not this person's."""
+    state = State.unpack(row.extents) if row.extents else State(pending=int(row.interrupted))
+    if (mark is not None and mark not in state.subjects) or (yield from is_expired(scope.core, state)):
+        return None
+    leased = state.lease is not None and (yield from db_now(scope.core)) < state.lease.until
+    names = (yield from _names(scope, row)) if state.subjects else ()
+    return _info(row, state, names, leased=leased)
 
 
 def _position(cursor: str | None) -> int | None:
@@ -79,7 +99,12 @@ def _position(cursor: str | None) -> int | None:
         raise ConfigurationError(f"cursor {cursor!r} is not one that threads() returned.") from exc
 
 
-def _info(row: ThreadSummary, state: State, *, leased: bool) -> ThreadInfo:
+def _names(scope: Scope, row: ThreadSummary) -> Op[tuple[str, ...]]:
+    loaded = yield from scope.core.dialect.load(ThreadKey(scope.tenant, row.thread), b"", b"\x00", None)
+    return (yield from of_thread(scope, loaded.thread)) if loaded.thread else ()
+
+
+def _info(row: ThreadSummary, state: State, subjects: tuple[str, ...], *, leased: bool) -> ThreadInfo:
     return ThreadInfo(
         thread_id=text_of(row.thread),
         status="running" if leased else "interrupted" if state.pending or row.interrupted else "idle",
@@ -87,7 +112,7 @@ def _info(row: ThreadSummary, state: State, *, leased: bool) -> ThreadInfo:
         created_at=_time(row.created_at),
         updated_at=_time(row.updated_at),
         expires_at=_time(state.expires_at) if state.expires_at is not None else None,
-        subjects=(),
+        subjects=subjects,
         checkpoints=row.checkpoints,
         bytes=row.size,
     )

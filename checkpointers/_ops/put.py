@@ -24,6 +24,7 @@ from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.upkeep import on_checkpoint
+from stepvault.checkpointers._ops.subjects import joined
 
 _INPUT = "__start__"
 
@@ -57,14 +58,14 @@ def put(
             lambda: record_of(scope, encoder, checkpoint, kept, new_versions, parent), size
         )
         upkeep = yield from on_checkpoint(scope, at, view, state_of(view), checkpoint_id, kept.get("source"))
-        state = yield from touched(scope, at, upkeep.state)
+        state, names = yield from joined(scope, at, (yield from touched(scope, at, upkeep.state)))
         state = _moved(state, encoder, at, checkpoint_id, trims=scope.core.retention is not None)
         guard = guard_for(scope, at, view, state)
         body = scope.core.codec.pack(encode_record(record), record=True)
         refs = pack_pages(pages_of(record.runs()))
         row = CheckpointRow(at.ns, checkpoint_id, at.checkpoint, *_routing(at, kept), None, refs, body)
         elements = elements_for(scope, view, encoder)
-        no = yield from scope.core.dialect.put(guard, elements, row, tokens(kept), upkeep.notes)
+        no = yield from scope.core.dialect.put(guard, elements, row, tokens(kept), [*upkeep.notes, *names])
         if no is None:
             return None
         settle(at, known, view, guard, no, state, encoder).keep(at.ns, checkpoint_id, record)

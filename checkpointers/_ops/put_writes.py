@@ -25,6 +25,7 @@ from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guar
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.upkeep import asks, on_writes
 from stepvault.checkpointers._ops.put import run_of
+from stepvault.checkpointers._ops.subjects import joined
 from stepvault.errors import ConfigurationError
 
 
@@ -76,12 +77,13 @@ def _store_rows(
         encoder = encoder_for(scope, view, WRITE_INLINE_LIMIT)
         plain = [(channel, value) for _, channel, value in writes]
         upkeep = yield from on_writes(scope, at, view, state_of(view), task, path, plain)
-        state = _answered((yield from touched(scope, at, upkeep.state)), task, writes)
+        state, names = yield from joined(scope, at, (yield from touched(scope, at, upkeep.state)))
+        state = _answered(state, task, writes)
         rows = _rows(scope, at, encoder, task, path, writes, k, state.tick)
         state = state.with_extents(encoder.extents)
         guard = guard_for(scope, at, view, state)
         elements = elements_for(scope, view, encoder)
-        stored = yield from scope.core.dialect.put_writes(guard, elements, rows, upkeep.notes)
+        stored = yield from scope.core.dialect.put_writes(guard, elements, rows, [*upkeep.notes, *names])
         if stored is None:
             return None
         no, fresh = stored

@@ -77,18 +77,19 @@ class Vault:
         """Async version of `setup`."""
         await self._checkpointer.aprepare()
 
-    def threads(self, *, limit: int = 50, cursor: str | None = None) -> ThreadPage:
+    def threads(self, *, subject: str | None = None, limit: int = 50, cursor: str | None = None) -> ThreadPage:
         """One page of this tenant's threads, newest first: status, head, size and times of each.
 
         Args:
+            subject: Only threads of this person; looks through all threads.
             limit: Threads per page, at least 1.
             cursor: Where the page before ended.
         """
-        return self._checkpointer.threads(limit=limit, cursor=cursor)
+        return self._checkpointer.threads(subject=subject, limit=limit, cursor=cursor)
 
-    async def athreads(self, *, limit: int = 50, cursor: str | None = None) -> ThreadPage:
+    async def athreads(self, *, subject: str | None = None, limit: int = 50, cursor: str | None = None) -> ThreadPage:
         """Async version of `threads`."""
-        return await self._checkpointer.athreads(limit=limit, cursor=cursor)
+        return await self._checkpointer.athreads(subject=subject, limit=limit, cursor=cursor)
 
     def close(self) -> None:
         """Close every connection this vault opened. Idempotent."""

@@ -1,0 +1,98 @@
+"""Data subjects: whose data a thread holds, how a person's threads are found, and who may not come back.
+
+A write whose config names a person adds them to the thread: a hint in the index of subjects first, then, in the
+guarded write itself, their token in the state and their name in a note. An erased person has a tombstone; it is
+looked up whenever a write adds a person to a thread, so that also a late write of an older run is refused: erasing
+removed the thread, or the person from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import ormsgpack
+
+from stepvault._core.ids import text_key
+from stepvault._core.knowledge import ThreadKey
+from stepvault._core.plan import Op
+from stepvault._core.rows import DocChange, Note, ThreadRow
+from stepvault._core.state import State
+from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.spaces import space
+from stepvault.errors import ConfigurationError, SubjectErasedError
+
+PREFIX = b"s"
+SUBJECTS, TOMBSTONES = "subjects", "tombstones"
+_PAGE = 200
+
+
+class Joined(NamedTuple):
+    """A state with the subjects of a write, and the notes that name the new ones."""
+
+    state: State
+    notes: list[Note]
+
+
+def token(scope: Scope, subject: str) -> bytes:
+    """Sixteen bytes that stand for a person in the tables."""
+    text = text_key("thread_id", subject)
+    return hashlib.blake2b(text, digest_size=16, key=hashlib.blake2b(scope.tenant, digest_size=32).digest()).digest()
+
+
+def joined(scope: Scope, at: Address, state: State) -> Op[Joined]:
+    """The state of a thread with the subjects that a write names.
+
+    Raises:
+        SubjectErasedError: One of them was erased.
+        ConfigurationError: The thread has none and `require_subject` asks for one.
+    """
+    if not at.subjects:
+        if scope.core.require_subject and not state.subjects:
+            raise ConfigurationError(
+                f"require_subject is set: name the person in configurable[{scope.core.subject_keys[0]!r}]."
+            )
+        return Joined(state, [])
+    tokens = {token(scope, subject): subject for subject in at.subjects}
+    new = {mark: subject for mark, subject in tokens.items() if mark not in state.subjects}
+    if not new:
+        return Joined(state, [])
+    yield from check_living(scope, new)
+    changes = [
+        DocChange(_place(mark, at.key), _body(subject, at.key), scope.core.random(8)) for mark, subject in new.items()
+    ]
+    yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), changes)
+    notes = [Note(PREFIX + mark, scope.native.dumps(subject)) for mark, subject in new.items()]
+    return Joined(replace(state, subjects=(*state.subjects, *new)), notes)
+
+
+def check_living(scope: Scope, tokens: Mapping[bytes, str]) -> Op[None]:
+    """Refuse people who were erased and not let in again."""
+    for stone in (yield from scope.core.dialect.get_docs(space(scope, TOMBSTONES), list(tokens))):
+        if ormsgpack.unpackb(stone.body).get("standing"):
+            raise SubjectErasedError(
+                "The person this write belongs to was erased; nothing was stored. If they came back, "
+                "vault.erasure.readmit() lets them in."
+            )
+
+
+def of_thread(scope: Scope, thread: ThreadRow) -> Op[tuple[str, ...]]:
+    """The names of a thread's subjects."""
+    notes = yield from scope.core.dialect.notes(thread, PREFIX)
+    return tuple(scope.native.loads(note.body) for note in notes if note.body)
+
+
+def threads_of(scope: Scope, subject: str, after: bytes = b"", limit: int = _PAGE) -> Op[list[tuple[bytes, ThreadKey]]]:
+    """Hints to the threads of a person, each with its doc key; verify them with the thread's state."""
+    docs = yield from scope.core.dialect.docs(space(scope, SUBJECTS), token(scope, subject), after, limit)
+    return [(doc.key, ThreadKey(scope.tenant, ormsgpack.unpackb(doc.body)[1])) for doc in docs]
+
+
+def _place(mark: bytes, key: ThreadKey) -> bytes:
+    return mark + hashlib.blake2b(key.thread, digest_size=16).digest()
+
+
+def _body(subject: str, key: ThreadKey) -> bytes:
+    return ormsgpack.packb([text_key("thread_id", subject), key.thread])
