@@ -6,17 +6,22 @@ import asyncio
 import os
 import socket
 import threading
+from contextlib import suppress
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import RunnableConfig
 
 from stepvault._core.plan import Op
-from stepvault.checkpointers._ops import leasing
+from stepvault.checkpointers._ops import leasing, permits
 from stepvault.checkpointers._ops.context import LEASE_TOKEN, Address
 from stepvault.errors import ConfigurationError, StorageError
 
 if TYPE_CHECKING:
     from stepvault.checkpointers._saver import BaseSaver
+
+
+current_lease: ContextVar[bytes] = ContextVar("stepvault_lease", default=b"")  # LangGraph carries it into its threads
 
 
 class ThreadLease:
@@ -37,6 +42,7 @@ class ThreadLease:
         self.config: RunnableConfig = {"configurable": {"thread_id": str(thread_id), LEASE_TOKEN: self._token}}
         self._stop = threading.Event()
         self._beat: threading.Thread | asyncio.Task[None] | None = None
+        self._before: Token[bytes] | None = None
 
     def _acquire(self) -> Op[None]:
         owner = f"{socket.gethostname()}:{os.getpid()}"
@@ -45,6 +51,14 @@ class ThreadLease:
     def _renew(self) -> Op[bool]:
         return leasing.renew(self._saver._scope, self._at, self._token.encode(), self._ttl)
 
+    def _lost(self) -> None:
+        permits.lose(self._saver._scope, self._token.encode())
+
+    def _leave(self) -> None:
+        if self._before is not None:
+            with suppress(ValueError):  # left in another context than entered: there is nothing to put back
+                current_lease.reset(self._before)
+
     def _release(self) -> Op[None]:
         return leasing.release(self._saver._scope, self._at, self._token.encode())
 
@@ -52,6 +66,7 @@ class ThreadLease:
 
     def __enter__(self) -> RunnableConfig:
         self._saver._run(self._acquire())
+        self._before = current_lease.set(self._token.encode())
         self._beat = threading.Thread(target=self._renew_until_stopped, name="stepvault-lease", daemon=True)
         self._beat.start()
         return self.config
@@ -60,11 +75,12 @@ class ThreadLease:
         while not self._stop.wait(self._ttl / 3):
             try:
                 if not self._saver._run(self._renew()):
-                    return
+                    return self._lost()
             except StorageError:
                 continue  # the next beat may get through; if none does, the lease runs out and writes are fenced
 
     def __exit__(self, *exc_info: object) -> None:
+        self._leave()
         self._stop.set()
         assert isinstance(self._beat, threading.Thread)
         self._beat.join()
@@ -74,6 +90,7 @@ class ThreadLease:
 
     async def __aenter__(self) -> RunnableConfig:
         await self._saver._arun(self._acquire())
+        self._before = current_lease.set(self._token.encode())
         self._beat = asyncio.get_running_loop().create_task(self._arenew())
         return self.config
 
@@ -82,11 +99,12 @@ class ThreadLease:
             await asyncio.sleep(self._ttl / 3)
             try:
                 if not await self._saver._arun(self._renew()):
-                    return
+                    return self._lost()
             except StorageError:
                 continue
 
     async def __aexit__(self, *exc_info: Any) -> None:
+        self._leave()
         assert isinstance(self._beat, asyncio.Task)
         self._beat.cancel()
         await asyncio.wait([self._beat])

@@ -32,7 +32,8 @@ from stepvault.errors import PayloadError
 def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     """One checkpoint with its pending writes; None if there is none."""
     known = scope.core.knowledge.of(at.key)
-    loaded, elements, view = yield from read(scope, known, at.key, at.ns, at.checkpoint)
+    checkpoint = at.checkpoint or (yield from answers.begins_again(scope, at))
+    loaded, elements, view = yield from read(scope, known, at.key, at.ns, checkpoint)
     state = State.unpack(loaded.thread.extents) if loaded.thread else State()
     if loaded.thread is not None and (yield from _over(scope, at, loaded.thread, state)):
         loaded, state = Loaded(), State()

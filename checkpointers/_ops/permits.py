@@ -17,6 +17,8 @@ from stepvault.errors import FencedError, HeadMovedError, LeaseHeldError
 
 logger = logging.getLogger("stepvault")
 
+_LOST = 1024
+
 
 def may_write(scope: Scope, at: Address, view: View | None) -> Op[None]:
     """Let a write through, or say why not.
@@ -37,6 +39,7 @@ def _check_lease(scope: Scope, at: Address, view: View | None, state: State) -> 
     lease = state.lease
     if at.lease is not None:
         if lease is None or lease.token != at.lease:
+            lose(scope, at.lease)
             raise FencedError(
                 f"This worker's lease of thread {text_of(at.key.thread)!r} was lost; nothing was stored. Stop the run."
             )
@@ -46,6 +49,13 @@ def _check_lease(scope: Scope, at: Address, view: View | None, state: State) -> 
     if (yield from scope.core.dialect.now()) < lease.until:
         raise held_by(at, lease)
     view.state = replace(state, lease=None)  # run out: the write that comes now clears it
+
+
+def lose(scope: Scope, token: bytes) -> None:
+    """Note a lost lease, so that its run stops at its next step (`get_next_version`)."""
+    scope.core.lost[token] = None
+    while len(scope.core.lost) > _LOST:
+        scope.core.lost.popitem(last=False)
 
 
 def held_by(at: Address, lease: Lease) -> LeaseHeldError:

@@ -28,7 +28,8 @@ class Run:
 
     control: Any
     run_id: str | None = None
-    replays: bool = False  # it named an older checkpoint itself
+    replays: bytes | None = None  # the older checkpoint that it named itself
+    entered: set[bytes] = field(default_factory=set)  # namespaces of subgraphs in which a replay has begun
     loaded: dict[ThreadKey, bytes | None] = field(default_factory=dict)
     heads: dict[ThreadKey, bytes | None] = field(default_factory=dict)
 
@@ -36,6 +37,11 @@ class Run:
         """Remember the generation a run loaded or created; the first one counts."""
         if self.loaded.get(key) is None:
             self.loaded[key] = uid
+
+
+def is_bound(configurable: Mapping[str, Any]) -> bool:
+    """Whether LangGraph itself leads the subgraphs of a replay back to where they were (time travel without answer)."""
+    return configurable.get("__pregel_replay_state") is not None
 
 
 def control_of(configurable: Mapping[str, Any]) -> Any:
