@@ -202,3 +202,42 @@ def _advance(state: Any, steps: int) -> None:
 
 def _ask(request: Any) -> Any:
     return (yield request)
+
+
+def test_a_killed_server_keeps_what_it_acknowledged(valkey_server: Any) -> None:
+    stored: dict[str, list[str]] = {"a": [], "b": []}
+    number = 0
+    for _ in range(5):
+        with RedisSaver(valkey_server.url) as saver:
+            for _ in range(30):
+                number += 1
+                thread = "ab"[number % 2]
+                put(saver, thread, number, items=[f"{n}" for n in range(number % 80)])
+                stored[thread].insert(0, checkpoint_id(number))
+            valkey_server.kill()
+            valkey_server.restart()
+            for thread, expected in stored.items():
+                assert ids(saver, thread) == expected
+            assert_indexed(valkey_server, saver)
+
+
+HOSTILE = ("", "\0", "a:b", "{a}", "}{", "*", "line\nbreak", "\ud800", "x" * 2000, "stepvault:ck:{t}", "'; DROP")
+
+
+def test_any_text_is_an_id(any_server: Any) -> None:
+    with RedisSaver(any_server.url) as saver:
+        for text in HOSTILE:
+            put(saver, text, 1, ns=text[:500], metadata={"run_id": text[:200]}, **{"items": [text], f"c{text}": text})
+            saver.put_writes(config(text, checkpoint_id(1), text[:500]), [(f"c{text}", text)], text[:250], text)
+        assert {info.thread_id for info in saver.threads()} == set(HOSTILE)
+        for text in HOSTILE:
+            found = saver.get_tuple(config(text, None, text[:500]))
+            assert found is not None
+            assert found.checkpoint["channel_values"] == {"items": [text], f"c{text}": text}
+            assert found.pending_writes == [(text[:250], f"c{text}", text)]
+            assert [e.config["configurable"]["thread_id"] for e in saver.list(config(text, None, text[:500]))] == [text]
+        for text in HOSTILE:
+            saver.delete_thread(text)
+        for node in getattr(any_server, "nodes", None) or [any_server]:
+            with redis.Redis.from_url(node.url) as client:
+                assert client.keys("*:ck:*") + client.keys("*:ix:*") == []
