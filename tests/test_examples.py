@@ -10,6 +10,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NEEDS_ARGUMENTS: dict[str, str] = {  # file name: what it needs, and the test that gives it
+    "postgres_agent.py": "a server: tests/backend/postgres/test_example.py",
     "redis_agent.py": "a server: tests/backend/redis/test_example.py",
 }
 
