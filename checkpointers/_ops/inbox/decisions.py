@@ -16,6 +16,7 @@ from stepvault.checkpointers._ops.inbox.entries import Entry, decision_of, inter
 from stepvault.checkpointers._ops.inbox.index import Place
 from stepvault.checkpointers._ops.inbox.queries import Found, by_id, look_up
 from stepvault.checkpointers._ops.inbox.schema import check_answer
+from stepvault.checkpointers._ops.subjects import note_decider
 from stepvault.errors import AlreadyDecidedError, DeadlinePassedError, InterruptNotFoundError, SupersededError
 from stepvault.inbox import Decision, PendingInterrupt
 
@@ -35,6 +36,8 @@ def decide(scope: Scope, public: str, answer: Any, by: str | None, remark: str |
         check_answer(scope.native.loads(entry.schema), answer)
         return replace(entry, status="decided", answer=packed, by=by, remark=remark, decided=now)
 
+    if by is not None:
+        yield from note_decider(scope, found.key, found.entry.id, by)
     entry = yield from _change(scope, found, record, lambda entry: entry.status)
     decision = decision_of(scope, found.key, entry)
     assert decision is not None
@@ -65,6 +68,15 @@ def expire(scope: Scope, public: str) -> Op[PendingInterrupt]:
 
     entry = yield from _change(scope, found, close, lambda entry: entry.status)
     return interrupt_of(scope, found.key, found.thread.uid, entry)
+
+
+def rename_decider(scope: Scope, at: Address, interrupt_id: str, name: str) -> Op[int]:
+    """Put another name in the place of who decided; how many decisions that were."""
+    ((_, found),) = yield from look_up(scope, [Place(b"", b"", at.key.thread, interrupt_id, b"", b"", "")])
+    if found is None or found.entry.by in (None, name):
+        return 0
+    yield from _change(scope, found, lambda entry, now: replace(entry, by=name), lambda entry: None)
+    return 1
 
 
 def _change(

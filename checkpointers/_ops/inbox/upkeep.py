@@ -4,6 +4,7 @@ The rules are LangGraph's (1.x), seen from a saver; keep them here so that a new
 
 - An interrupt is a write of a task to `__interrupt__`; subgraphs write it once per level, deepest first: the first is
   where it was asked (its origin), the one in the root namespace makes the thread wait (its anchor).
+- A task that a task called (`@task`) writes its interrupt too; the thread waits for what its caller passes on.
 - A task that writes output, or a newer interrupt, has used the answers to its earlier ones.
 - A root checkpoint of source `loop` follows from its parent: what waited there was answered. Any other source means
   that the thread moved on without it. The writes of a checkpoint may come before the checkpoint itself.
@@ -31,6 +32,8 @@ from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.entries import ORIGIN, WAITING, Entry, entry_of, note_keys, notes_of
 
 _SPECIAL = frozenset((ERROR, "__error_source_node__", INTERRUPT, RESUME, "__scheduled__"))
+
+_PUSH, _PULL = "__pregel_push", "__pregel_pull"
 
 
 class Upkeep(NamedTuple):
@@ -63,6 +66,8 @@ def on_writes(
     if at.ns:
         return Upkeep((yield from _origins(scope, at, view, path, asked)), state)
     assert at.checkpoint is not None
+    if _is_called(path):
+        return Upkeep((), state)
     if state.head is not None and at.checkpoint < state.head:
         asked = []
     done = any(channel not in _SPECIAL for channel, _ in writes)
@@ -177,14 +182,24 @@ def sent_to(scope: Scope, record: Record, elements: Mapping[int, bytes], place: 
 
 def node_of(path: str) -> str | None:
     """The node named in a task path (`~__pregel_pull, ask`); None for a task that was sent."""
-    parts = [part.strip(" ~") for part in path.split(",")]
-    return next((after for part, after in pairwise(parts) if part == "__pregel_pull"), None)
+    parts = _parts(path)
+    return next((after for part, after in pairwise(parts) if part == _PULL), None)
 
 
 def place_of_send(path: str) -> int | None:
     """Which of its checkpoint's sends a task is (`~__pregel_push, 0000000001, ...`)."""
-    parts = [part.strip(" ~") for part in path.split(",")]
-    return int(parts[1]) if len(parts) > 1 and parts[0] == "__pregel_push" and parts[1].isdigit() else None
+    parts = _parts(path)
+    return int(parts[1]) if len(parts) > 1 and parts[0] == _PUSH and parts[1].isdigit() else None
+
+
+def _is_called(path: str) -> bool:
+    """Whether a task was called by another (`~__pregel_push, ~__pregel_pull, flow, 0000000000, ...`)."""
+    parts = _parts(path)
+    return len(parts) > 1 and parts[0] == _PUSH and not parts[1].isdigit()
+
+
+def _parts(path: str) -> list[str]:
+    return [part.strip(" ~") for part in path.split(",")]
 
 
 def _schema(schema: Any) -> Any:
