@@ -30,8 +30,8 @@ from benchmarks.workloads import WORKLOADS, Numbers, measure
 BACKENDS = ("sqlite", "postgres", "redis")
 Results = dict[tuple[str, str, str], list[Numbers]]
 
-_LEGEND = """official: LangGraph's own saver, as durable as ours   default: the same as it ships (SQLite: synchronous=FULL)
-pool: on a pool of 10   memory: InMemorySaver   limit: the same bytes through the client, without history"""
+_LEGEND = """official: LangGraph's own saver, as durable as ours. default: as it is shipped (SQLite: synchronous=FULL).
+pool: on a pool of 10. memory: InMemorySaver. limit: the same bytes through the database's client, no history."""
 
 
 def run_all(arguments: argparse.Namespace, console: Console) -> Results:

@@ -85,11 +85,15 @@ def chat(contender: Contender, place: Place, quick: bool) -> Numbers:
         assert len(messages) == 2 * marks[-1]
         numbers["get_tuple"] = _median_ms(lambda i: saver.get_tuple(config), 9)
         numbers["get_state"] = _median_ms(lambda i: graph.get_state(config), 9)
-        numbers["history"] = _median_ms(lambda i: list(graph.get_state_history(config, limit=10)), 3)
+        numbers["history"] = _median_ms(lambda i: list(graph.get_state_history(config, limit=10)), 9)
     if place.address:
-        with contender.open(place) as saver:
-            numbers["cold_get"] = _ms(lambda: saver.get_tuple(config))
+        numbers["cold_get"] = statistics.median(_cold_get_ms(contender, place, config) for _ in range(3))
     return numbers | _chat_bytes(numbers, messages, marks)
+
+
+def _cold_get_ms(contender: Contender, place: Place, config: Any) -> float:
+    with contender.open(place) as saver:
+        return _ms(lambda: saver.get_tuple(config))
 
 
 def _chat_bytes(numbers: Numbers, messages: list[Any], marks: tuple[int, ...]) -> Numbers:

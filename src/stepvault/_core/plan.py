@@ -2,6 +2,9 @@
 
 An operation (`Op[T]`) is a generator. It yields requests and receives their results; it does no I/O itself.
 `run` and `arun` are the only two places where an operation meets a driver.
+
+Nothing changes a request. They are not frozen because each operation makes many, and a frozen one costs six times
+as much to make; the same goes for guards.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ Row: TypeAlias = tuple[Any, ...]
 Mode: TypeAlias = Literal["read", "write"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stmt:
     """One SQL statement and its arguments.
 
@@ -33,14 +36,14 @@ class Stmt:
     many: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Command:
     """One Redis command (`("HGET", key, field)`)."""
 
     args: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Script:
     """One call of a named Lua script on one key."""
 
@@ -49,7 +52,7 @@ class Script:
     args: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
     """One round trip to one database; atomic if it has more than one statement.
 
@@ -63,7 +66,7 @@ class Batch:
     durable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Atomic:
     """Run a sub-operation on one connection, in one transaction (`read`: one snapshot)."""
 
@@ -71,7 +74,7 @@ class Atomic:
     mode: Mode = "write"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """Other I/O: an embedder, a key service, a hook. The async half falls back to the sync one in a thread."""
 
@@ -87,7 +90,7 @@ class Gate(Protocol):
     def release(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Acquire:
     """Wait for a gate; whoever acquired it releases it in a `finally`."""
 

@@ -46,7 +46,7 @@ class WriteRow(NamedTuple):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Guard:
     """What a write relies on, and the revision it leaves.
 
@@ -101,7 +101,7 @@ class Loaded:
     chunks: list[ChunkRow] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Elements:
     """New elements of a write: rows to add, after the rows of `closed` pages are taken out (they are packed anew).
 
@@ -113,7 +113,7 @@ class Elements:
     fresh: Sequence[int] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Held:
     """What the reader already has: pages that need not be sent if the thread is still at `rev`."""
 
