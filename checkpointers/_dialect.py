@@ -26,6 +26,7 @@ from stepvault._core.rows import (
     ThreadSummary,
     WriteRow,
 )
+from stepvault.erasure import PurgeStep
 
 
 class Dialect(Protocol):
@@ -127,4 +128,8 @@ class Dialect(Protocol):
 
     def now(self) -> Op[int]:
         """Milliseconds since 1970 by the database's clock."""
+        ...
+
+    def purge(self) -> Op[list[PurgeStep]]:
+        """Have deleted data leave files too, as far as this role can; says what was done and what was not."""
         ...

@@ -83,7 +83,7 @@ def threads(scope: Scope, subject: str | None, limit: int, cursor: str | None) -
 def _shown(scope: Scope, row: ThreadSummary, mark: bytes | None) -> Op[ThreadInfo | None]:
     """A thread as the overview shows it; None if it has expired or is not this person's."""
     state = State.unpack(row.extents) if row.extents else State(pending=int(row.interrupted))
-    if (mark is not None and mark not in state.subjects) or (yield from is_expired(scope.core, state)):
+    if state.fenced or (mark is not None and mark not in state.subjects) or (yield from is_expired(scope.core, state)):
         return None
     leased = state.lease is not None and (yield from db_now(scope.core)) < state.lease.until
     names = (yield from _names(scope, row)) if state.subjects else ()

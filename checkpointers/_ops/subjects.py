@@ -25,7 +25,7 @@ from stepvault.checkpointers._ops.spaces import space
 from stepvault.errors import ConfigurationError, SubjectErasedError
 
 PREFIX = b"s"
-SUBJECTS, TOMBSTONES = "subjects", "tombstones"
+SUBJECTS, TOMBSTONES, DECIDERS = "subjects", "tombstones", "deciders"
 _PAGE = 200
 
 
@@ -49,6 +49,8 @@ def joined(scope: Scope, at: Address, state: State) -> Op[Joined]:
         SubjectErasedError: One of them was erased.
         ConfigurationError: The thread has none and `require_subject` asks for one.
     """
+    if state.fenced:
+        state = replace(state, fenced=False)
     if not at.subjects:
         if scope.core.require_subject and not state.subjects:
             raise ConfigurationError(
@@ -88,6 +90,19 @@ def threads_of(scope: Scope, subject: str, after: bytes = b"", limit: int = _PAG
     """Hints to the threads of a person, each with its doc key; verify them with the thread's state."""
     docs = yield from scope.core.dialect.docs(space(scope, SUBJECTS), token(scope, subject), after, limit)
     return [(doc.key, ThreadKey(scope.tenant, ormsgpack.unpackb(doc.body)[1])) for doc in docs]
+
+
+def note_decider(scope: Scope, key: ThreadKey, interrupt_id: str, by: str) -> Op[None]:
+    """A hint to a decision somebody is about to make: whoever decides is a person too.
+
+    Raises:
+        SubjectErasedError: They were erased.
+    """
+    mark = token(scope, by)
+    yield from check_living(scope, {mark: by})
+    place = _place(mark, key) + hashlib.blake2b(interrupt_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    change = DocChange(place, ormsgpack.packb([key.thread, interrupt_id]), scope.core.random(8))
+    yield from scope.core.dialect.write_docs(space(scope, DECIDERS), [change])
 
 
 def _place(mark: bytes, key: ThreadKey) -> bytes:

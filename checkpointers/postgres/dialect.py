@@ -35,6 +35,8 @@ from stepvault.checkpointers.postgres.names import Names
 from stepvault.checkpointers.postgres.ranges import from_ranges, ranges_of
 from stepvault.checkpointers.postgres.schema import QUERIES, Schema
 from stepvault.checkpointers.postgres.writing import Writing, arrays
+from stepvault.erasure import PurgeStep
+from stepvault.errors import StorageError
 
 _BEYOND = b"\xff"  # above every checkpoint id: those begin with 0 or 1
 _LAST = 2**63 - 1
@@ -284,6 +286,15 @@ class PostgresDialect:
             query = "take_doc" if change.body is None else "change_doc"
             return Stmt(self._sql[query], {**args, "expected": change.expected}, guard=True)
         return Stmt(self._sql["drop_doc" if change.body is None else "put_doc"], args)
+
+    def purge(self) -> Op[list[PurgeStep]]:
+        try:
+            yield Batch([Stmt(self._sql["vacuum"])], outside=True)
+            vacuum = PurgeStep("postgres VACUUM", True, "the space of deleted rows is free to be reused")
+        except StorageError as exc:
+            vacuum = PurgeStep("postgres VACUUM", False, str(exc))
+        detail = "VACUUM FULL rewrites the tables; pg_wal turns over with traffic; backups and replicas are their own"
+        return [vacuum, PurgeStep("postgres files, pg_wal, backups and replicas", False, detail)]
 
     def now(self) -> Op[int]:
         rows = yield from self._ask("now")

@@ -311,3 +311,6 @@ CREATE TABLE {part} PARTITION OF {whole} FOR VALUES WITH (MODULUS {count}, REMAI
 
 -- name: only_theirs
 SELECT 1 FROM {theirs} WHERE NOT EXISTS (SELECT 1 FROM {thread}) LIMIT 1
+
+-- name: vacuum
+VACUUM {thread}, {chunk}, {checkpoint}, {write}, {meta}, {note}, {doc}

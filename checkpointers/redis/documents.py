@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from stepvault._core.plan import Batch, Command, Op, Script
 from stepvault._core.rows import Doc, DocChange, beyond
 from stepvault.checkpointers.redis.keys import Keys
+from stepvault.erasure import PurgeStep
 
 _END = b"\0"
 _GONE = b"\0\xff"  # a NUL inside a key, and where the doc of a key ends
@@ -45,6 +46,11 @@ class Documents:
             words += (low, high, expected, change.expected or b"", member)
         (done,) = yield Batch([Script("write_docs", (self.keys.space(space),), tuple(words))], durable=durable)
         return bool(done)
+
+    def purge(self) -> Op[list[PurgeStep]]:
+        detail = "run BGREWRITEAOF and BGSAVE on every node; memory is reused, not cleared; backups are their own"
+        return [PurgeStep("redis AOF, RDB, replicas and memory", False, detail)]
+        yield
 
     def now(self) -> Op[int]:
         ((seconds, micros),) = yield Batch([Command(("TIME",))], retry=True)

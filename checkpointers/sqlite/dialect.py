@@ -31,6 +31,7 @@ from stepvault._core.rows import (
     beyond,
 )
 from stepvault._core.sqltext import literal, named
+from stepvault.erasure import PurgeStep
 
 _HERE = files("stepvault.checkpointers.sqlite")
 _NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
@@ -245,6 +246,21 @@ class SqliteDialect:
         replies = yield Batch([_doc_statement(space, change) for change in changes], durable=durable)
         found = (reply for reply, change in zip(replies, changes, strict=False) if change.expected != b"")
         return len(replies) == len(changes) and all(found)
+
+    def purge(self) -> Op[list[PurgeStep]]:
+        script = Stmt("PRAGMA incremental_vacuum", many=True)
+        yield Batch([script], outside=True)
+        (rows,) = yield Batch([Stmt("PRAGMA wal_checkpoint(TRUNCATE)")], outside=True)
+        emptied = not rows or rows[0][0] == 0
+        return [
+            PurgeStep("sqlite secure_delete", True, "deleted content is overwritten in the file as it is deleted"),
+            PurgeStep(
+                "sqlite wal_checkpoint(TRUNCATE)",
+                emptied,
+                "the log was emptied" if emptied else "a reader holds the log: end it and resume the erasure",
+            ),
+            PurgeStep("backups, snapshots, replicas and free blocks of the disk", False, "the operator's to clear"),
+        ]
 
     def now(self) -> Op[int]:
         (rows,) = yield Batch([Stmt(SQL["now"])])

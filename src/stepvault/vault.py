@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
 from stepvault.checkpointers._effects import Effects
+from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._inbox import Inbox
 from stepvault.checkpointers._ops.overview import ThreadInfo, ThreadPage
 from stepvault.checkpointers._shells import ExpiringSaver
-from stepvault.errors import ConfigurationError, MissingDependencyError
+from stepvault.errors import ConfigurationError
+from stepvault.stores._ops import remove
+from stepvault.stores._store import SyncManners
+from stepvault.ttl import SweepReport
 
-T = TypeVar("T")
+Parts: TypeAlias = "tuple[ExpiringSaver, Callable[[], SyncManners]]"
 
 __all__ = ["ThreadInfo", "ThreadPage", "Vault"]
 
+_ERASING = ("subject_patterns", "journal", "issuer")
+_SHARED = ("tenant", "compression", "types", "unknown_types", "fidelity", "secrets", "serde")
 _ENVIRONMENT = "STEPVAULT_URL"
 _FORMS = (
     "sqlite:///app.db (relative), sqlite:////srv/app.db (absolute), memory://, postgresql://user@host/db, "
@@ -30,8 +37,13 @@ class Vault:
     Made by `Vault.open`. Usable with `with`, `async with`, or without and `close()`.
     """
 
-    def __init__(self, checkpointer: ExpiringSaver) -> None:
+    def __init__(
+        self, checkpointer: ExpiringSaver, make_store: Callable[[], SyncManners], erasing: dict[str, Any] | None = None
+    ) -> None:
         self._checkpointer = checkpointer
+        self._make_store = make_store
+        self._store: SyncManners | None = None
+        self._erasing = erasing or {}
 
     @classmethod
     def open(cls, url: str | None = None, **options: Any) -> Self:
@@ -40,7 +52,8 @@ class Vault:
         Args:
             url: Where the data is: `sqlite:///file.db`, `memory://`, `postgresql://...` or `redis://...`. None
                 takes it from the environment variable STEPVAULT_URL.
-            options: Options of the backend's saver, see docs/options.md.
+            options: Options of the backend's saver; `index`, `store_ttl` and `text` of its store; and
+                `subject_patterns`, `journal` and `issuer` of erasures. See docs/options.md.
 
         Raises:
             ConfigurationError: No URL was given in either form, or it names no known backend. There is no silent
@@ -48,12 +61,27 @@ class Vault:
             MissingDependencyError: The backend's extra is not installed.
         """
         options.setdefault("on_conflict", "raise")
-        return cls(_saver(url or os.environ.get(_ENVIRONMENT), options))
+        erasing = {name: options.pop(name) for name in _ERASING if name in options}
+        checkpointer, make_store = _parts(url or os.environ.get(_ENVIRONMENT), options)
+        checkpointer.make_tables_on_first_use()
+        return cls(checkpointer, make_store, erasing)
 
     @property
     def checkpointer(self) -> ExpiringSaver:
         """The `checkpointer=` of a graph, sync and async."""
         return self._checkpointer
+
+    @property
+    def store(self) -> SyncManners:
+        """The `store=` of a graph: memory across threads, in the same database."""
+        if self._store is None:
+            self._store = self._make_store()
+        return self._store
+
+    @property
+    def erasure(self) -> Erasure:
+        """Forgetting one person, in threads and memory, with proof."""
+        return Erasure(self._checkpointer, self.store, **self._erasing)
 
     @property
     def inbox(self) -> Inbox:
@@ -67,15 +95,17 @@ class Vault:
 
     def for_tenant(self, tenant: str) -> Self:
         """A view of one tenant's data over the same connections; it sees and touches no other tenant's."""
-        return type(self)(self._checkpointer.for_tenant(tenant))
+        return type(self)(self._checkpointer.for_tenant(tenant), lambda: self.store.for_tenant(tenant), self._erasing)
 
     def setup(self) -> None:
         """Create or migrate the tables. Idempotent; any number of processes may call it at once."""
         self._checkpointer.prepare()
+        self.store.setup()
 
     async def asetup(self) -> None:
         """Async version of `setup`."""
         await self._checkpointer.aprepare()
+        await self.store.asetup()
 
     def threads(self, *, subject: str | None = None, limit: int = 50, cursor: str | None = None) -> ThreadPage:
         """One page of this tenant's threads, newest first: status, head, size and times of each.
@@ -91,12 +121,28 @@ class Vault:
         """Async version of `threads`."""
         return await self._checkpointer.athreads(subject=subject, limit=limit, cursor=cursor)
 
+    def sweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
+        """Remove expired threads and items and shorten histories; says what was done to threads."""
+        if not dry_run:
+            self.store._run(remove.sweep(self.store._scope))
+        return self._checkpointer.sweep(limit=limit, dry_run=dry_run)
+
+    async def asweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
+        """Async version of `sweep`."""
+        if not dry_run:
+            await self.store._arun(remove.sweep(self.store._scope))
+        return await self._checkpointer.asweep(limit=limit, dry_run=dry_run)
+
     def close(self) -> None:
         """Close every connection this vault opened. Idempotent."""
+        if self._store is not None:
+            self._store.close()
         self._checkpointer.close()
 
     async def aclose(self) -> None:
         """Async version of `close`."""
+        if self._store is not None:
+            await self._store.aclose()
         await self._checkpointer.aclose()
 
     def __enter__(self) -> Self:
@@ -112,7 +158,8 @@ class Vault:
         await self.aclose()
 
 
-def _saver(url: str | None, options: dict[str, Any]) -> ExpiringSaver:
+def _parts(url: str | None, options: dict[str, Any]) -> Parts:
+    """The saver of a URL, and how to make the store beside it."""
     if not url:
         raise ConfigurationError(
             f"Vault.open needs to know where the data is: pass a URL or set {_ENVIRONMENT}. Forms: {_FORMS}."
@@ -120,39 +167,51 @@ def _saver(url: str | None, options: dict[str, Any]) -> ExpiringSaver:
     scheme, colon, _ = url.partition("://")
     if not colon:
         raise ConfigurationError(f"{_hidden(url)!r} is no URL. Forms: {_FORMS}.")
+    stored: dict[str, Any] = {name: options.pop(name) for name in ("index", "text") if name in options}
+    if "store_ttl" in options:
+        stored["ttl"] = options.pop("store_ttl")
+    stored |= {name: options[name] for name in _SHARED if name in options}
     if scheme in ("sqlite", "memory"):
-        return _sqlite(url, options)
+        return _sqlite(url, options, stored)
     if scheme in ("postgresql", "postgres"):
-        return _postgres(url, options)
+        return _postgres(url, options, stored)
     if scheme.split("+")[0] in ("redis", "rediss", "unix", "valkey", "valkeys"):
-        return _redis(url, options)
+        return _redis(url, options, stored)
     raise ConfigurationError(f"No backend has URLs that begin with {scheme}://. Forms: {_FORMS}.")
 
 
-def _sqlite(url: str, options: dict[str, Any]) -> ExpiringSaver:
+def _sqlite(url: str, options: dict[str, Any], stored: dict[str, Any]) -> Parts:
     from stepvault.checkpointers.sqlite import SqliteSaver
+    from stepvault.stores.sqlite import SqliteStore
 
-    if url == "memory://":
-        return SqliteSaver.from_conn_string(":memory:", **options)
-    if not url.startswith("sqlite:///"):
+    if url != "memory://" and not url.startswith("sqlite:///"):
         raise ConfigurationError(f"An SQLite URL has three slashes before its path: {_FORMS}.")
-    return SqliteSaver.from_conn_string(url, **options)
+    saver = SqliteSaver.from_conn_string(":memory:" if url == "memory://" else url, **options)
+    return saver, lambda: SqliteStore(_driver(saver), **stored)
 
 
-def _postgres(url: str, options: dict[str, Any]) -> ExpiringSaver:
-    try:
-        from stepvault.checkpointers.postgres import PostgresSaver
-    except ModuleNotFoundError as exc:
-        raise MissingDependencyError('Postgres needs an extra: pip install "stepvault[postgres]".') from exc
-    return PostgresSaver.from_conn_string(url, **options)
+def _postgres(url: str, options: dict[str, Any], stored: dict[str, Any]) -> Parts:
+    from stepvault.checkpointers.postgres import PostgresSaver
+    from stepvault.stores.postgres import PostgresStore
+
+    stored |= {name: options[name] for name in ("schema", "table_prefix") if name in options}
+    saver = PostgresSaver.from_conn_string(url, **options)
+    return saver, lambda: PostgresStore(_driver(saver), automatic_setup=True, **stored)
 
 
-def _redis(url: str, options: dict[str, Any]) -> ExpiringSaver:
-    try:
-        from stepvault.checkpointers.redis import RedisSaver
-    except ModuleNotFoundError as exc:
-        raise MissingDependencyError('Redis needs an extra: pip install "stepvault[redis]".') from exc
-    return RedisSaver.from_conn_string(url, **options)
+def _redis(url: str, options: dict[str, Any], stored: dict[str, Any]) -> Parts:
+    from stepvault.checkpointers.redis import RedisSaver
+    from stepvault.stores.redis import RedisStore
+
+    shared = ("prefix", "connection_args", "wait_replicas", "allow_eviction")
+    stored |= {name: options[name] for name in shared if name in options}
+    saver = RedisSaver.from_conn_string(url, **options)
+    return saver, lambda: RedisStore(url, **stored)
+
+
+def _driver(saver: ExpiringSaver) -> Any:
+    """The saver's driver, which its store shares: one pool, one SQLite connection, one in-memory database."""
+    return saver._driver
 
 
 def _hidden(url: str) -> str:

@@ -64,6 +64,7 @@ class Batch:
     statements: Sequence[Stmt | Command | Script]
     retry: bool = False
     durable: bool = False
+    outside: bool = False  # one statement that no transaction can hold (VACUUM, a WAL checkpoint)
 
 
 @dataclass(slots=True)

@@ -38,6 +38,7 @@ class State:
         ttl: Milliseconds this thread lives without activity, where it was told so itself.
         expires_at: When it expires, in milliseconds since 1970 by the database's clock.
         since_trim: Checkpoints stored since its retention was last looked at.
+        fenced: It holds nothing: it stands in the place of a thread that an erased person may not make.
         subjects: Keys of the data subjects this thread belongs to.
     """
 
@@ -52,6 +53,7 @@ class State:
     ttl: int | None = None
     expires_at: int | None = None
     since_trim: int = 0
+    fenced: bool = False
 
     def pack(self) -> bytes:
         parts = [
@@ -66,6 +68,7 @@ class State:
             self.ttl,
             self.expires_at,
             self.since_trim,
+            self.fenced,
         ]
         while len(parts) > 1 and not parts[-1]:
             parts.pop()
@@ -75,8 +78,8 @@ class State:
     def unpack(cls, packed: bytes) -> State:
         try:
             parts: list[Any] = ormsgpack.unpackb(bytes(packed))
-            parts += [None] * (11 - len(parts))
-            extents, head, pending, lease, subjects, run_head, tick, answered, ttl, expires_at, since = parts[:11]
+            parts += [None] * (12 - len(parts))
+            extents, head, pending, lease, subjects, run_head, tick, answered, ttl, expires_at, since, fenced = parts[:12]
             return cls(
                 Extents.of(extents),
                 head,
@@ -89,6 +92,7 @@ class State:
                 ttl,
                 expires_at,
                 since or 0,
+                bool(fenced),
             )
         except (ValueError, TypeError) as exc:
             raise TruncatedError("The state of a thread row is damaged; restore the row from a backup.") from exc

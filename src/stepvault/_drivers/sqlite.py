@@ -134,6 +134,20 @@ class SqliteDriver:
                 self._close_later()
             self._connection = None
 
+    def _outside(self, batch: Batch) -> list[Any]:
+        """Run statements by themselves; `executescript` steps one to its end (an incremental vacuum needs that)."""
+        replies: list[Any] = []
+        with self.lock, translated(self.path):
+            connection = self.connection()
+            for statement in batch.statements:
+                assert isinstance(statement, Stmt)
+                if statement.many:
+                    connection.executescript(statement.sql)
+                    replies.append([])
+                else:
+                    replies.append(_cursor(connection).execute(statement.sql).fetchall())
+        return replies
+
     async def aclose(self) -> None:
         """Async version of `close`."""
         await asyncio.get_running_loop().run_in_executor(None, self.close)
@@ -146,6 +160,8 @@ class SqliteDriver:
 
     def execute(self, batch: Batch) -> list[Any]:
         """Run a batch in one transaction."""
+        if batch.outside:
+            return self._outside(batch)
         with self.session("write", durable=batch.durable) as session:
             return session.execute(batch)
 

@@ -1,0 +1,187 @@
+"""`vault.erasure`: forgetting one person, with proof; sync and async."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from langgraph.store.base import BaseStore
+
+from stepvault._core.plan import Op
+from stepvault.checkpointers._ops.erasing import exporting, planning, requests, steps
+from stepvault.checkpointers._ops.erasing.items import Items
+from stepvault.checkpointers._ops.erasing.steps import Eraser
+from stepvault.erasure import ErasurePlan, ErasureRequest, public_key_of
+
+if TYPE_CHECKING:
+    from stepvault.checkpointers._saver import BaseSaver
+
+
+class Erasure:
+    """Erases people from the threads, inbox and memory of one tenant.
+
+    An erasure is kept in the database as it goes. If it is killed, `resume()` in any process brings it to its end;
+    the same call again does no harm.
+
+    Args:
+        saver: Whose threads.
+        store: Whose items; None if there is no store.
+        subject_patterns: Namespaces that belong to a person, such as `("users", "u-{subject}")`; by default every
+            namespace with a label equal to their id.
+        journal: A file outside the database to which tombstones are also written; `reconcile()` reads it after a
+            restore.
+        issuer: Who erases, as receipts say.
+    """
+
+    def __init__(
+        self,
+        saver: BaseSaver,
+        store: BaseStore | None = None,
+        *,
+        subject_patterns: Sequence[Sequence[str]] | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        issuer: str = "stepvault",
+    ) -> None:
+        self._saver = saver
+        self._journal = Path(journal) if journal is not None else None
+        self._eraser = Eraser(
+            Items(store, subject_patterns), self._append if self._journal is not None else None, issuer
+        )
+
+    def plan(self, subject: str) -> ErasurePlan:
+        """What an erasure of this person would touch; changes nothing."""
+        return self._saver._run(planning.plan(self._saver._scope, subject, self._eraser.items))
+
+    async def aplan(self, subject: str) -> ErasurePlan:
+        """Async version of `plan`."""
+        return await self._saver._arun(planning.plan(self._saver._scope, subject, self._eraser.items))
+
+    def erase(
+        self, subject: str, *, shared: str = "keep", reason: str | None = None, plan: ErasurePlan | None = None
+    ) -> ErasureRequest:
+        """Erase a person: tombstone, delete, purge, verify, receipt. Idempotent, resumable.
+
+        Args:
+            subject: The person.
+            shared: What becomes of threads that belong to others too: `"keep"` takes the person's name off them,
+                `"erase"` removes them.
+            reason: Why, for your own records.
+            plan: Refuse if the data is not what was planned.
+
+        Raises:
+            HoldError: A hold stands against it.
+            PlanStaleError: The data changed since `plan`.
+        """
+        return self._saver._run(self._erase(subject, shared, reason, plan))
+
+    async def aerase(
+        self, subject: str, *, shared: str = "keep", reason: str | None = None, plan: ErasurePlan | None = None
+    ) -> ErasureRequest:
+        """Async version of `erase`."""
+        return await self._saver._arun(self._erase(subject, shared, reason, plan))
+
+    def _erase(self, subject: str, shared: str, reason: str | None, plan: ErasurePlan | None) -> Op[ErasureRequest]:
+        scope = self._saver._scope
+        request = yield from steps.request(scope, self._eraser, subject, shared, reason, plan)
+        return (yield from steps.advance(scope, self._eraser, request.id)).shown()
+
+    def status(self, request_id: str) -> ErasureRequest:
+        """How far an erasure is, with its receipt at the end."""
+        return self._saver._run(self._status(request_id))
+
+    async def astatus(self, request_id: str) -> ErasureRequest:
+        """Async version of `status`."""
+        return await self._saver._arun(self._status(request_id))
+
+    def _status(self, request_id: str) -> Op[ErasureRequest]:
+        return (yield from requests.get(self._saver._scope, request_id)).shown()
+
+    def resume(self) -> list[ErasureRequest]:
+        """Bring every unfinished erasure to its end."""
+        return self._saver._run(self._resume())
+
+    async def aresume(self) -> list[ErasureRequest]:
+        """Async version of `resume`."""
+        return await self._saver._arun(self._resume())
+
+    def _resume(self) -> Op[list[ErasureRequest]]:
+        done = []
+        for request in (yield from requests.every(self._saver._scope)):
+            if request.state != "receipted":
+                done.append((yield from steps.advance(self._saver._scope, self._eraser, request.id)).shown())
+        return done
+
+    def hold(self, subject: str, reason: str) -> None:
+        """Hold a person's data against erasure."""
+        self._saver._run(planning.hold(self._saver._scope, subject, reason))
+
+    async def ahold(self, subject: str, reason: str) -> None:
+        """Async version of `hold`."""
+        await self._saver._arun(planning.hold(self._saver._scope, subject, reason))
+
+    def release(self, subject: str) -> None:
+        """Lift a hold. Idempotent."""
+        self._saver._run(planning.hold(self._saver._scope, subject, None))
+
+    async def arelease(self, subject: str) -> None:
+        """Async version of `release`."""
+        await self._saver._arun(planning.hold(self._saver._scope, subject, None))
+
+    def readmit(self, subject: str) -> None:
+        """Let an erased person come back: what they write from now on is stored. Idempotent."""
+        self._saver._run(steps.readmit(self._saver._scope, subject))
+
+    async def areadmit(self, subject: str) -> None:
+        """Async version of `readmit`."""
+        await self._saver._arun(steps.readmit(self._saver._scope, subject))
+
+    def public_key(self) -> str:
+        """The key that receipts are checked with: `verify_receipt(receipt, public_key)`. Publish it."""
+        return public_key_of(self._saver._run(steps.signing_key(self._saver._scope)))
+
+    async def apublic_key(self) -> str:
+        """Async version of `public_key`."""
+        return public_key_of(await self._saver._arun(steps.signing_key(self._saver._scope)))
+
+    def export(self, subject: str, file: IO[str]) -> int:
+        """Write everything of a person as JSON Lines; how many lines.
+
+        Shared threads are included and say so. Values that JSON does not know are written as their `repr`.
+        """
+        count = 0
+        for line in self._saver._run(exporting.export(self._saver._scope, subject, self._eraser.items)):
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            count += 1
+        return count
+
+    async def aexport(self, subject: str, file: IO[str]) -> int:
+        """Async version of `export`."""
+        lines = await self._saver._arun(exporting.export(self._saver._scope, subject, self._eraser.items))
+        for line in lines:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        return len(lines)
+
+    def reconcile(self) -> list[ErasureRequest]:
+        """After a restore or a failover: put the tombstones of the journal back and delete what came back."""
+        return self._saver._run(steps.reconcile(self._saver._scope, self._eraser, self._journaled()))
+
+    async def areconcile(self) -> list[ErasureRequest]:
+        """Async version of `reconcile`."""
+        return await self._saver._arun(steps.reconcile(self._saver._scope, self._eraser, self._journaled()))
+
+    def _append(self, line: dict[str, Any]) -> None:
+        assert self._journal is not None
+        with self._journal.open("a", encoding="utf-8") as journal:
+            journal.write(json.dumps(line) + "\n")
+            journal.flush()
+            os.fsync(journal.fileno())
+
+    def _journaled(self) -> list[dict[str, Any]]:
+        if self._journal is None or not self._journal.exists():
+            return []
+        tenant = self._saver._scope.tenant.hex()
+        lines = [json.loads(line) for line in self._journal.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [line for line in lines if line["tenant"] == tenant]
