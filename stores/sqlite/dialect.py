@@ -27,6 +27,7 @@ SQL: Mapping[str, LiteralString] = {
 }
 MIGRATIONS = migrations_in(_HERE.joinpath("migrations"))
 _TEXT_MIGRATION = 2
+_EXACT_DELETES = (3, 42)
 
 
 class SqliteDialect:
@@ -36,16 +37,20 @@ class SqliteDialect:
 
     def __init__(self, cache_bytes: int) -> None:
         self._text = True  # whether this SQLite has FTS5
+        self._exact = False  # whether its FTS5 forgets deleted words at once
         self._cache = VectorCache(cache_bytes)
 
     # -- tables
 
     def setup(self) -> Op[None]:
-        (modules,) = yield Batch([Stmt("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'")])
+        ((version, modules),) = yield Atomic(_one(Stmt(SQL["survey"])), "read")
         self._text = bool(modules)
         recorded = yield from self._recorded()
         if recorded is None or pending(self._known(), recorded):
             yield Atomic(self._migrate(), "write")
+        self._exact = self._text and tuple(map(int, version.split("."))) >= _EXACT_DELETES
+        if self._exact and (yield Atomic(_one(Stmt(SQL["text_is_exact"])), "read")) != [(1,)]:
+            yield Batch([Stmt(SQL["make_text_exact"])])
 
     def _known(self) -> list[Any]:
         return [step for step in MIGRATIONS if self._text or step.number != _TEXT_MIGRATION]
@@ -156,6 +161,8 @@ class SqliteDialect:
         names = ["count_below", "drop_vectors_below", "drop_items_below"]
         if self._text:
             names.insert(2, "drop_texts_below")
+            if not self._exact:  # older ones keep deleted words until segments are merged
+                names.append("tidy_text")
         replies = yield Batch([Stmt(SQL[name], (tenant, prefix, prefix + _ABOVE)) for name in names])
         return Removed(*replies[0][0])
 

@@ -1,5 +1,8 @@
 -- Statements of the SQLite store. {live} is "not expired"; {more} are the conditions of one search.
 
+-- name: survey
+SELECT sqlite_version(), (SELECT count(*) FROM pragma_module_list WHERE name = 'fts5')
+
 -- name: get
 SELECT i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint, i.body
 FROM stepvault_item i WHERE i.tenant = ?1 AND i.ns = ?2 AND i.key = ?3 AND {live}
@@ -106,3 +109,12 @@ SELECT i.no, i.fields, i.body FROM stepvault_item i WHERE i.no > ?1 AND {live} O
 
 -- name: set_vector
 INSERT OR REPLACE INTO stepvault_vector (item, embedding) SELECT no, ?2 FROM stepvault_item WHERE no = ?1
+
+-- name: text_is_exact
+SELECT v FROM stepvault_text_config WHERE k = 'secure-delete'
+
+-- name: make_text_exact
+INSERT INTO stepvault_text (stepvault_text, rank) VALUES ('secure-delete', 1)
+
+-- name: tidy_text
+INSERT INTO stepvault_text (stepvault_text) VALUES ('optimize')
