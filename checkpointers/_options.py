@@ -14,6 +14,7 @@ from typing import Any, Literal
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from stepvault._core.codec import Codec
+from stepvault._core.evolution import Evolution, Migration
 from stepvault._core.knowledge import Knowledge
 from stepvault._core.metadata import CREDENTIAL_KEYS
 from stepvault._core.runs import Runs
@@ -41,6 +42,10 @@ class StorageOptions:
         subject_key: `configurable` keys that name the person a thread belongs to (one id or several under each).
         require_subject: Refuse to store a thread that names nobody.
         types: Application classes to register, see `TypedSerializer`.
+        state_version: The version of the application's state, see docs/evolution.md.
+        state_migrations: `{1: function}`: makes the channel values of version 2 from those of version 1.
+        state_schema: A pydantic model, dataclass or TypedDict that channel values must fit.
+        node_aliases: Former names of nodes: `{"old": "new"}`.
     """
 
     compression: Literal["auto"] | None = "auto"
@@ -56,6 +61,10 @@ class StorageOptions:
     retention: Mapping[str, Any] | None = None
     subject_key: str | Sequence[str] = "user_id"
     require_subject: bool = False
+    state_version: int | None = None
+    state_migrations: Mapping[int, Migration] | None = None
+    state_schema: type | None = None
+    node_aliases: Mapping[str, str] | None = None
 
     @classmethod
     def take(cls, options: dict[str, Any]) -> StorageOptions:
@@ -103,4 +112,7 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
         retention=Retention.of(options.retention),
         subject_keys=(options.subject_key,) if isinstance(options.subject_key, str) else tuple(options.subject_key),
         require_subject=options.require_subject,
+        evolution=Evolution.of(
+            options.state_version, options.state_migrations, options.state_schema, options.node_aliases
+        ),
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 
 from stepvault._core.codec import Codec
+from stepvault._core.evolution import Evolution
 from stepvault._core.ids import id_key, text_key, text_of, thread_text
 from stepvault._core.knowledge import Knowledge, ThreadKey
 from stepvault._core.plan import Call, Op
@@ -73,6 +74,7 @@ class Core:
     require_subject: bool = False
     on_conflict: str = "fork"
     interrupt_deadline: float | None = None  # minutes
+    evolution: Evolution = field(default_factory=Evolution)
 
     def compute(self, work: Callable[[], T], size: int) -> Op[T]:
         """Do some encoding or decoding, off the event loop if it is much."""
@@ -114,6 +116,7 @@ class Address:
     bound: bool = False  # LangGraph says where subgraphs of a replay begin
     ttl: Lifetime | None = None  # what the config says, if it says something
     subjects: tuple[str, ...] = ()  # whose data a write of this config is
+    parents: Mapping[str, str] = field(default_factory=dict)  # namespaces above, and their checkpoints
 
     def config(self, checkpoint_id: str) -> RunnableConfig:
         """The config of a checkpoint in this namespace."""
@@ -142,6 +145,7 @@ def address_of(scope: Scope, config: Mapping[str, Any] | None) -> Address:
         bound=is_bound(configurable),
         ttl=Lifetime(configurable[TTL_KEY]) if TTL_KEY in configurable else None,
         subjects=_subjects(configurable, scope.core.subject_keys),
+        parents=configurable.get("checkpoint_map") or {},
     )
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
 
 from stepvault._core.codec import unpack
 from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
+from stepvault._core.rows import CheckpointRow, WriteRow
+from stepvault._core.values import Decoder
+from stepvault.checkpointers._ops import evolution
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.load import pending_writes, read
+from stepvault.checkpointers._ops.load import pending_writes, read, tuple_of
 
 
 def delta_history(scope: Scope, at: Address, channels: Sequence[str]) -> Op[dict[str, DeltaChannelHistory]]:
@@ -19,6 +23,7 @@ def delta_history(scope: Scope, at: Address, channels: Sequence[str]) -> Op[dict
     Walks the parent chain of the addressed checkpoint, each ancestor once. The writes of the addressed
     checkpoint itself are pending for the next step and left out; those of the seed's checkpoint count.
     """
+    at = evolution.stored_at(at, (yield from evolution.stored_space(scope, at)))
     known = scope.core.knowledge.of(at.key)
     collected: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
     seeds: dict[str, object] = {}
@@ -32,15 +37,27 @@ def delta_history(scope: Scope, at: Address, channels: Sequence[str]) -> Op[dict
         if target:
             target = False
             continue
-        decoder = scope.decoder(elements)
-        forms = decode_record(unpack(row.body)).forms
-        for write in reversed(pending_writes(loaded.writes, decoder)):
+        values, writes = _stored(scope, at, row, loaded.writes, scope.decoder(elements))
+        for write in reversed(writes):
             if write[1] in collected and write[1] not in seeds:
                 collected[write[1]].append(write)
         for channel in collected:
-            if channel not in seeds and channel in forms:
-                seeds[channel] = decoder.value(forms[channel])
+            if channel not in seeds and channel in values:
+                seeds[channel] = values[channel]()
     return {channel: _entry(writes, seeds, channel) for channel, writes in collected.items()}
+
+
+def _stored(
+    scope: Scope, at: Address, row: CheckpointRow, writes: list[WriteRow], decoder: Decoder
+) -> tuple[Mapping[str, Callable[[], object]], list[PendingWrite]]:
+    """The values and writes of an ancestor, values decoded when called; brought up to date where that is needed."""
+    if scope.core.evolution:
+        found = tuple_of(scope, at.key, row, writes, decoder)
+        values = found.checkpoint["channel_values"]
+        return {channel: partial(values.get, channel) for channel in values}, found.pending_writes or []
+    forms = decode_record(unpack(row.body)).forms
+    pending, _ = pending_writes(writes, decoder)
+    return {channel: partial(decoder.value, form) for channel, form in forms.items()}, pending
 
 
 def _entry(newest_first: list[PendingWrite], seeds: dict[str, object], channel: str) -> DeltaChannelHistory:

@@ -17,6 +17,7 @@ from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
 from stepvault._core.rows import Loaded, Query, WriteRow
 from stepvault._core.state import State
+from stepvault.checkpointers._ops import evolution
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.expiry import is_expired
 from stepvault.checkpointers._ops.load import metadata_of, tuple_of
@@ -82,7 +83,7 @@ def page(scope: Scope, listing: Listing) -> Op[tuple[list[CheckpointTuple], List
     for key, loaded in groups:
         count += len(loaded.checkpoints)
         if loaded.thread is None or not (yield from is_expired(scope.core, State.unpack(loaded.thread.extents))):
-            found += _decode(scope, key, loaded, listing.wanted)
+            found += yield from _decode(scope, key, loaded, listing.wanted)
         if loaded.checkpoints:
             last = loaded.checkpoints[-1]
             after = (last.id, last.ns, key.thread)
@@ -95,7 +96,7 @@ def page(scope: Scope, listing: Listing) -> Op[tuple[list[CheckpointTuple], List
     return found, Listing(query, listing.wanted, left)
 
 
-def _decode(scope: Scope, key: Any, loaded: Loaded, wanted: Mapping[str, Any]) -> list[CheckpointTuple]:
+def _decode(scope: Scope, key: Any, loaded: Loaded, wanted: Mapping[str, Any]) -> Op[list[CheckpointTuple]]:
     elements: dict[int, bytes] = {}
     for chunk in loaded.chunks:
         unpack_row(chunk, elements)
@@ -107,5 +108,7 @@ def _decode(scope: Scope, key: Any, loaded: Loaded, wanted: Mapping[str, Any]) -
     for row in loaded.checkpoints:
         if wanted and not matches(metadata_of(decode_record(unpack(row.body)), decoder), wanted):
             continue
-        tuples.append(tuple_of(scope, key, row, writes.get((row.ns, row.id), []), decoder))
+        mine, space = writes.get((row.ns, row.id), []), evolution.same_space(row.ns)
+        renames = yield from evolution.renames_of(scope, key, row, mine, decoder, space)
+        tuples.append(tuple_of(scope, key, row, mine, decoder, renames=renames))
     return tuples

@@ -23,8 +23,9 @@ from stepvault._core.record import Record, decode_record, decode_writes
 from stepvault._core.rows import CheckpointRow, Held, Loaded, ThreadRow, WriteRow
 from stepvault._core.state import State
 from stepvault._core.values import Decoder
-from stepvault.checkpointers._ops import answers, permits
+from stepvault.checkpointers._ops import answers, evolution, permits
 from stepvault.checkpointers._ops.context import Address, Scope, config_of
+from stepvault.checkpointers._ops.evolution import Renames
 from stepvault.checkpointers._ops.expiry import is_expired
 from stepvault.errors import PayloadError
 
@@ -32,6 +33,8 @@ from stepvault.errors import PayloadError
 def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     """One checkpoint with its pending writes; None if there is none."""
     known = scope.core.knowledge.of(at.key)
+    space = yield from evolution.stored_space(scope, at)
+    at = evolution.stored_at(at, space)
     checkpoint = at.checkpoint or (yield from answers.begins_again(scope, at))
     loaded, elements, view = yield from read(scope, known, at.key, at.ns, checkpoint)
     state = State.unpack(loaded.thread.extents) if loaded.thread else State()
@@ -48,7 +51,14 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     writes = answers.unused(at, row, loaded.writes, state)
     decoder = scope.decoder(elements)
     size = view.size if view is not None else sum(map(len, elements.values()))
-    return (yield from scope.core.compute(lambda: tuple_of(scope, at.key, row, writes, decoder), size))
+    renames = yield from evolution.renames_of(scope, at.key, row, loaded.writes, decoder, space)
+    evolution.note(at, renames)
+    runs = at.run is not None
+    return (
+        yield from scope.core.compute(
+            lambda: tuple_of(scope, at.key, row, writes, decoder, renames=renames, runs=runs), size
+        )
+    )
 
 
 def _over(scope: Scope, at: Address, thread: ThreadRow, state: State) -> Op[bool]:
@@ -103,9 +113,25 @@ def view_of(thread: ThreadRow) -> View:
 
 
 def tuple_of(
-    scope: Scope, key: ThreadKey, row: CheckpointRow, writes: list[WriteRow], decoder: Decoder
+    scope: Scope,
+    key: ThreadKey,
+    row: CheckpointRow,
+    writes: list[WriteRow],
+    decoder: Decoder,
+    *,
+    renames: Renames | None = None,
+    runs: bool = False,
 ) -> CheckpointTuple:
-    """Decode a checkpoint and its writes.
+    """Decode a checkpoint and its writes, and bring them up to date.
+
+    Args:
+        scope: The saver's view.
+        key: The thread.
+        row: The checkpoint.
+        writes: Its writes.
+        decoder: With every element they need.
+        renames: What its tasks are called now, if that may have changed.
+        runs: Whether a run goes on from it.
 
     Raises:
         PayloadError: Names the thread and checkpoint that cannot be read.
@@ -113,13 +139,20 @@ def tuple_of(
     checkpoint_id = id_of(row.id)
     try:
         record = decode_record(unpack(row.body))
-        return CheckpointTuple(
+        if runs and not row.ns:
+            scope.core.evolution.check_writable(record.state_version)
+        pending, written = pending_writes(writes, decoder)
+        found = CheckpointTuple(
             config=config_of(key, row.ns, checkpoint_id),
             checkpoint=checkpoint_of(checkpoint_id, record, decoder),
             metadata=metadata_of(record, decoder),
             parent_config=config_of(key, row.ns, id_of(row.parent)) if row.parent else None,
-            pending_writes=pending_writes(writes, decoder),
+            pending_writes=pending,
         )
+        if not scope.core.evolution:
+            return found
+        known = renames or Renames.none(text_of(row.ns))
+        return evolution.evolved(scope.core.evolution, record, found, written, known)
     except PayloadError as exc:
         exc.args = (f"Thread {text_of(key.thread)!r}, checkpoint {checkpoint_id!r}: {exc}",)
         raise
@@ -157,12 +190,13 @@ def metadata_of(record: Record, decoder: Decoder) -> CheckpointMetadata:
     return cast(CheckpointMetadata, decoder.value(record.metadata) or {})
 
 
-def pending_writes(rows: list[WriteRow], decoder: Decoder) -> list[PendingWrite]:
-    """Writes of one checkpoint in the order in which LangGraph applies them."""
+def pending_writes(rows: list[WriteRow], decoder: Decoder) -> tuple[list[PendingWrite], list[int | None]]:
+    """Writes of one checkpoint in the order in which LangGraph applies them, and the state version of each."""
     decoded = []
     for row in rows:
-        path, writes, _ = decode_writes(unpack(row.body))
+        path, writes, _, version = decode_writes(unpack(row.body))
         task = id_of(row.task)
-        decoded += [(writes_sort_key(path, task, write.idx), task, write) for write in writes]
+        decoded += [(writes_sort_key(path, task, write.idx), task, write, version) for write in writes]
     decoded.sort(key=lambda entry: entry[0])
-    return [(task, write.channel, decoder.value(write.form)) for _, task, write in decoded]
+    pending = [(task, write.channel, decoder.value(write.form)) for _, task, write, _ in decoded]
+    return pending, [version for *_, version in decoded]

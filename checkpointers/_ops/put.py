@@ -19,6 +19,7 @@ from stepvault._core.record import Record, encode_record, rest_of, typed_form
 from stepvault._core.rows import CheckpointRow
 from stepvault._core.state import State
 from stepvault._core.values import INLINE_LIMIT, Encoder
+from stepvault.checkpointers._ops import evolution
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
@@ -44,6 +45,8 @@ def put(
     checkpoint_id = id_key("checkpoint_id", checkpoint["id"])
     _check(checkpoint)
     kept = collect(config, metadata, scope.core.credentials)
+    asked = at
+    at = evolution.stored_at(at, (yield from evolution.stored_space(scope, at)))
     known = scope.core.knowledge.of(at.key)
     inherits = _inherits(checkpoint, new_versions)
     size = sum(_weight(value) for channel, value in checkpoint["channel_values"].items() if channel in new_versions)
@@ -55,7 +58,7 @@ def put(
         encoder = encoder_for(scope, view, INLINE_LIMIT)
         parent = view.records.get((at.ns, at.checkpoint)) if view and at.checkpoint else None
         record = yield from scope.core.compute(
-            lambda: record_of(scope, encoder, checkpoint, kept, new_versions, parent), size
+            lambda: record_of(scope, at, encoder, checkpoint, kept, new_versions, parent), size
         )
         upkeep = yield from on_checkpoint(scope, at, view, state_of(view), checkpoint_id, kept.get("source"))
         state, names = yield from joined(scope, at, (yield from touched(scope, at, upkeep.state)))
@@ -72,20 +75,24 @@ def put(
         if at.run is not None and not at.ns:
             at.run.heads[at.key] = state.run_head
         yield from index.forget(scope, at.key, upkeep.changed)
-        return at.config(checkpoint["id"])
+        return asked.config(checkpoint["id"])
 
     return (yield from store(scope, at, attempt, needs, at.checkpoint))
 
 
 def record_of(
     scope: Scope,
+    at: Address,
     encoder: Encoder,
     checkpoint: Checkpoint,
     metadata: Mapping[str, Any],
     new_versions: ChannelVersions,
     parent: Record | None,
 ) -> Record:
-    """The record of a checkpoint. `new_versions` names the channels to store; a new one without value is empty."""
+    """The record of a checkpoint. `new_versions` names the channels to store; a new one without value is empty.
+
+    A parent of another state version lends no values: those that did not change since were migrated when it was read.
+    """
     values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
     record = Record(
         checkpoint["v"],
@@ -95,7 +102,9 @@ def record_of(
         updated=checkpoint.get("updated_channels"),
         rest=typed_form(scope.port, "further fields", rest_of(checkpoint)),
         metadata=typed_form(scope.port, "metadata", metadata),
+        state_version=evolution.version_at(scope, at),
     )
+    parent = evolution.lender(scope, at, parent)
     for channel, version in versions.items():
         if channel not in new_versions and parent is not None and parent.versions.get(channel) == version:
             if channel in parent.forms:

@@ -18,7 +18,7 @@ from stepvault._core.record import Write, decode_writes, encode_writes
 from stepvault._core.rows import Elements, WriteRow
 from stepvault._core.state import State
 from stepvault._core.values import WRITE_INLINE_LIMIT, Encoder, runs_in
-from stepvault.checkpointers._ops import answers
+from stepvault.checkpointers._ops import answers, evolution
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
@@ -39,6 +39,8 @@ def put_writes(scope: Scope, at: Address, writes: Sequence[tuple[str, Any]], tas
     """
     if at.checkpoint is None:
         raise ConfigurationError("put_writes needs the checkpoint_id that the writes belong to in its config.")
+    at = evolution.stored_at(at, (yield from evolution.stored_space(scope, at)))
+    task_id, task_path, writes = evolution.inward(at, task_id, task_path, writes)
     task = id_key("task_id", task_id)
     check_names("A channel", (channel for channel, _ in writes))
     indexed = [(WRITES_IDX_MAP.get(channel, idx), channel, value) for idx, (channel, value) in enumerate(writes)]
@@ -133,10 +135,11 @@ def _rows(
         group.append(Write(idx, channel, encoder.form(channel, _storable(channel, value))))
     assert at.checkpoint is not None
     rows = []
+    version = evolution.version_at(scope, at)
     for number, group in groups.items():
         refs = pack_pages(pages_of(run for write in group for run in runs_in(write.form)))
         body = scope.core.codec.pack(
-            encode_writes(path, group, tick if number == WRITES_IDX_MAP[RESUME] else 0), record=True
+            encode_writes(path, group, tick if number == WRITES_IDX_MAP[RESUME] else 0, version), record=True
         )
         rows.append(WriteRow(at.ns, at.checkpoint, task, number, run_of(at), None, refs, body))
     return rows

@@ -1,7 +1,8 @@
 """Bodies of the checkpoint and write rows: self-contained, so that any record loads without its ancestors.
 
 A checkpoint body is `[v, ts, versions, channels, seen, updated, rest, metadata]` where a channel is
-`[name, version index, form]` (no form: the channel is empty) and versions are interned.
+`[name, version index, form]` (no form: the channel is empty) and versions are interned. Code that gives its state a
+version adds that version at the end, to writes too.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Record:
     updated: list[str] | None = None
     rest: Form = None
     metadata: Form = None
+    state_version: int | None = None  # of the application's state
 
     def runs(self) -> list[tuple[int, int]]:
         """Every run of elements that it needs."""
@@ -55,6 +57,7 @@ class TaskWrites(NamedTuple):
     path: str
     writes: list[Write]
     tick: int
+    state_version: int | None
 
 
 def encode_record(record: Record) -> bytes:
@@ -87,7 +90,8 @@ def encode_record(record: Record) -> bytes:
         for node, known in record.seen.items()
     ]
     updated = None if record.updated is None else [places.get(name, name) for name in record.updated]
-    return _pack([record.v, _pack_ts(record.ts), versions, channels, seen, updated, record.rest, record.metadata])
+    parts = [record.v, _pack_ts(record.ts), versions, channels, seen, updated, record.rest, record.metadata]
+    return _pack(parts if record.state_version is None else [*parts, record.state_version])
 
 
 def decode_record(body: bytes) -> Record:
@@ -97,9 +101,9 @@ def decode_record(body: bytes) -> Record:
         TruncatedError: The bytes are not a record.
     """
     try:
-        v, ts, interned, channels, seen, updated, rest, metadata = ormsgpack.unpackb(body)
+        v, ts, interned, channels, seen, updated, rest, metadata, *more = ormsgpack.unpackb(body)
         names = [_text(channel[0]) for channel in channels]
-        record = Record(v, _unpack_ts(ts), rest=rest, metadata=metadata)
+        record = Record(v, _unpack_ts(ts), rest=rest, metadata=metadata, state_version=_version(more))
         for name, channel in zip(names, channels, strict=True):
             if channel[1] != _UNVERSIONED:
                 record.versions[name] = interned[channel[1]]
@@ -117,19 +121,27 @@ def decode_record(body: bytes) -> Record:
     return record
 
 
-def encode_writes(path: str, writes: list[Write], tick: int = 0) -> bytes:
+def encode_writes(path: str, writes: list[Write], tick: int = 0, state_version: int | None = None) -> bytes:
     """The body of one `put_writes` call; `tick` orders answers among each other."""
-    return _pack([path, [list(write) for write in writes], *((tick,) if tick else ())])
+    more = ([tick] if tick else []) if state_version is None else [tick, state_version]
+    return _pack([path, [list(write) for write in writes], *more])
 
 
 def decode_writes(body: bytes) -> TaskWrites:
     """Read `encode_writes`."""
     try:
-        path, writes, *tick = ormsgpack.unpackb(body)
+        path, writes, *more = ormsgpack.unpackb(body)
         found = [Write(idx, _text(channel), form) for idx, channel, form in writes]
-        return TaskWrites(_text(path), found, tick[0] if tick else 0)
+        return TaskWrites(_text(path), found, more[0] if more else 0, _version(more[1:]))
     except (ValueError, TypeError) as exc:
         raise TruncatedError("A writes record is damaged; restore the row from a backup.") from exc
+
+
+def _version(more: list[Any]) -> int | None:
+    """The version of the application's state, if the row says it."""
+    if more and type(more[0]) is not int:
+        raise TypeError
+    return more[0] if more else None
 
 
 def rest_of(checkpoint: Mapping[str, Any]) -> dict[str, Any]:

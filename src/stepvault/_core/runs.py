@@ -11,11 +11,29 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepvault._core.knowledge import ThreadKey
 
 _RUNS = 4096
+
+
+class Former(NamedTuple):
+    """What is stored of a task whose node was renamed since.
+
+    Attributes:
+        id: Its id then.
+        path: Its path then.
+        ns: The namespace of what ran inside it.
+        present_ns: That namespace under present names.
+        interrupts: Present ids of its interrupts, each with the stored one.
+    """
+
+    id: str
+    path: str
+    ns: str
+    present_ns: str
+    interrupts: dict[str, str]
 
 
 @dataclass(slots=True)
@@ -23,7 +41,8 @@ class Run:
     """One run.
 
     `loaded` maps a thread to the generation it loaded, None where it found nothing; `heads` to the newest root
-    checkpoint of a run when it loaded.
+    checkpoint of a run when it loaded. `former` are tasks of renamed nodes by their present ids, `spaces` the
+    namespaces below such nodes as they are stored.
     """
 
     control: Any
@@ -32,6 +51,8 @@ class Run:
     entered: set[bytes] = field(default_factory=set)  # namespaces of subgraphs in which a replay has begun
     loaded: dict[ThreadKey, bytes | None] = field(default_factory=dict)
     heads: dict[ThreadKey, bytes | None] = field(default_factory=dict)
+    former: dict[str, Former] = field(default_factory=dict)
+    spaces: dict[str, str] = field(default_factory=dict)
 
     def note(self, key: ThreadKey, uid: bytes | None) -> None:
         """Remember the generation a run loaded or created; the first one counts."""
