@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
@@ -178,14 +178,12 @@ def chat(turns: int) -> Iterator[tuple[HumanMessage, AIMessage]]:
 
 
 def run_chat(saver: Any, turns: int) -> None:
-    spoken = chat(turns)
-    replies: list[AIMessage] = []
+    model = GenericFakeChatModel(messages=(reply for _, reply in chat(turns)))
     graph = StateGraph(MessagesState)
-    graph.add_node("model", lambda _: {"messages": replies[-1:]})
+    graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
     graph.add_edge(START, "model")
     agent = graph.compile(checkpointer=saver)
-    for question, reply in spoken:
-        replies.append(reply)
+    for question, _ in chat(turns):
         agent.invoke({"messages": [question]}, {"configurable": {"thread_id": "chat"}})
 
 
