@@ -1,0 +1,46 @@
+"""The command tree: options before the command, and where each command lives."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stepvault.cli import erasing, inbox, threads, upkeep
+from stepvault.cli.context import Settings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Look after a Stepvault database: threads, questions to humans, erasure, upkeep.",
+)
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    url: Annotated[
+        str | None, typer.Option(envvar="STEPVAULT_URL", help="sqlite:///file.db, postgresql://..., redis://...")
+    ] = None,
+    app_module: Annotated[
+        str | None, typer.Option("--app", help="module[:register] that defines the app's classes")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON for other programs")] = False,
+    tenant: Annotated[str, typer.Option(help="whose data")] = "",
+) -> None:
+    """Options before the command."""
+    context.obj = Settings(url, app_module, as_json, tenant)
+
+
+app.command()(threads.threads)
+app.command()(threads.show)
+app.command("inbox")(inbox.questions)
+app.command()(inbox.decide)
+app.add_typer(erasing.app, name="erase")
+app.command()(erasing.export)
+app.command()(erasing.hold)
+app.command()(erasing.release)
+app.command()(upkeep.sweep)
+app.command()(upkeep.doctor)
+app.command()(upkeep.schema)
+app.command()(upkeep.copy)

@@ -1,0 +1,125 @@
+"""What every command shares: the vault it works on, the app's classes, and how it prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from stepvault import Vault
+
+console = Console()
+
+
+@dataclass(slots=True)
+class Settings:
+    """The options before the command."""
+
+    url: str | None
+    app: str | None
+    as_json: bool
+    tenant: str
+
+
+def settings_of(context: typer.Context) -> Settings:
+    """The options before the command."""
+    found = context.find_object(Settings)
+    assert found is not None
+    return found
+
+
+def open_vault(context: typer.Context, **options: Any) -> Vault:
+    """The vault to work on, with the app's classes registered if `--app` names it."""
+    settings = settings_of(context)
+    if settings.app is not None:
+        _register(settings.app)
+    else:
+        options.setdefault("unknown_types", "raw")  # a tool that does not run the app never needs its classes
+    vault = Vault.open(settings.url, **options)
+    context.call_on_close(vault.close)
+    return vault.for_tenant(settings.tenant) if settings.tenant else vault
+
+
+def _register(app: str) -> None:
+    """Import `module`, and call `module:register` if that is what was named."""
+    module, _, name = app.partition(":")
+    sys.path.insert(0, "")
+    found = importlib.import_module(module)
+    if name:
+        getattr(found, name)()
+
+
+def show(context: typer.Context, rows: Sequence[Any], columns: Sequence[str], title: str = "") -> None:
+    """Print rows as a table, or as one JSON array."""
+    if settings_of(context).as_json:
+        print_json([{name: plain(getattr(row, name)) for name in columns} for row in rows])
+        return
+    table = Table(title=title or None, header_style="bold")
+    for name in columns:
+        table.add_column(name.replace("_", " "))
+    for row in rows:
+        table.add_row(*(_cell(getattr(row, name)) for name in columns))
+    console.print(table)
+
+
+def show_one(context: typer.Context, value: Any) -> None:
+    """Print one thing with its fields."""
+    fields = plain(value)
+    if settings_of(context).as_json:
+        print_json(fields)
+        return
+    for name, item in fields.items():
+        console.print(f"[bold]{name.replace('_', ' ')}[/]  {_cell(item)}")
+
+
+def print_json(value: Any) -> None:
+    """Print JSON that other programs read."""
+    typer.echo(json.dumps(plain(value), ensure_ascii=False, indent=2))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON knows it; classes that are not loaded show their data."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    dump = getattr(value, "model_dump", None)
+    return plain(dump(mode="json")) if dump else repr(value)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    text = "" if value is None else str(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def confirmed(yes: bool, what: str) -> bool:
+    """Whether to go on with something that cannot be taken back; without `--yes` only what would happen is shown."""
+    if not yes:
+        console.print(f"[yellow]Dry run.[/] {what} Repeat with --yes to do it.")
+    return yes
+
+
+def lines_of(path: str) -> Iterable[str]:
+    """The non-empty lines of a file; `-` is standard input."""
+    text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    return [line.strip() for line in text.splitlines() if line.strip()]
