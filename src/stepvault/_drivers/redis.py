@@ -11,7 +11,7 @@ import redis
 import redis.asyncio
 from redis.exceptions import ResponseError
 
-from stepvault._core.plan import Batch, Command, Mode, Op, Script, run
+from stepvault._core.plan import Batch, Command, Mode, Op, run
 from stepvault._drivers.redis_aio import AsyncRedis
 from stepvault._drivers.redis_connect import Endpoint, check_options, cluster_of, endpoint_of, open_sync
 from stepvault._drivers.redis_errors import translated
@@ -19,6 +19,7 @@ from stepvault._drivers.redis_settings import (
     ScriptText,
     Settings,
     is_unknown_script,
+    key_of,
     scan_reply,
     scan_words,
 )
@@ -75,8 +76,7 @@ class SyncRedis:
 
     def execute(self, batch: Batch) -> list[Any]:
         """Run a batch; every statement is tried, the first failure is raised."""
-        key = _key_of(batch.statements[0]) if batch.statements else None
-        with translated(self._settings.where, key):
+        with translated(self._settings.where, key_of(batch)):
             client = self.client()
             if not self._turns.acquire(timeout=_PATIENCE):
                 raise StorageUnavailableError(
@@ -135,10 +135,6 @@ def _is_cluster_node(client: Any) -> bool:
         return bool(client.info("cluster").get("cluster_enabled"))
     except ResponseError:  # INFO is not permitted
         return False
-
-
-def _key_of(statement: Any) -> bytes | None:
-    return statement.keys[0] if isinstance(statement, Script) else None
 
 
 def _wait(client: Any, key: bytes, words: tuple[Any, ...]) -> int:

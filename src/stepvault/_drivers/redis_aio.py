@@ -12,10 +12,10 @@ import redis
 import redis.asyncio
 from redis.exceptions import ResponseError
 
-from stepvault._core.plan import Batch, Command, Mode, Op, Script, arun
+from stepvault._core.plan import Batch, Command, Mode, Op, arun
 from stepvault._drivers.redis_connect import Endpoint, cluster_of, open_async
 from stepvault._drivers.redis_errors import translated
-from stepvault._drivers.redis_settings import Settings, is_unknown_script, scan_reply, scan_words
+from stepvault._drivers.redis_settings import Settings, is_unknown_script, key_of, scan_reply, scan_words
 from stepvault.errors import StorageUnavailableError
 
 T = TypeVar("T")
@@ -77,8 +77,7 @@ class AsyncRedis:
 
     async def execute(self, batch: Batch) -> list[Any]:
         """Run a batch; every statement is tried, the first failure is raised."""
-        first = batch.statements[0] if batch.statements else None
-        with translated(self._settings.where, first.keys[0] if isinstance(first, Script) else None):
+        with translated(self._settings.where, key_of(batch)):
             loop = await self._loop()
             async with loop.turns:
                 replies = await self._send(loop.client, batch)

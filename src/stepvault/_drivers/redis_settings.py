@@ -72,6 +72,16 @@ class Settings:
             )
 
 
+def key_of(batch: Batch) -> bytes | None:
+    """The key that a batch is about: that of its first statement."""
+    first = batch.statements[0] if batch.statements else None
+    if isinstance(first, Script):
+        return first.keys[0]
+    if isinstance(first, Command) and len(first.args) > 1 and isinstance(first.args[1], bytes):
+        return first.args[1]
+    return None
+
+
 def is_unknown_script(reply: Any) -> bool:
     """Whether a server asked for the text of a script."""
     return isinstance(reply, NoScriptError) or (isinstance(reply, ResponseError) and "NOSCRIPT" in str(reply))
