@@ -158,12 +158,11 @@ class SqliteDialect:
         yield Batch([Stmt(SQL["touch"], [(row.no,) for row in rows], many=True)])
 
     def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
-        names = ["count_below", "drop_vectors_below", "drop_items_below"]
-        if self._text:
-            names.insert(2, "drop_texts_below")
-            if not self._exact:  # older ones keep deleted words until segments are merged
-                names.append("tidy_text")
-        replies = yield Batch([Stmt(SQL[name], (tenant, prefix, prefix + _ABOVE)) for name in names])
+        names = ("count_below", "drop_vectors_below", *(["drop_texts_below"] if self._text else []), "drop_items_below")
+        batch = [Stmt(SQL[name], (tenant, prefix, prefix + _ABOVE)) for name in names]
+        if self._text and not self._exact:  # older ones keep deleted words until their segments are merged
+            batch.append(Stmt(SQL["tidy_text"]))
+        replies = yield Batch(batch)
         return Removed(*replies[0][0])
 
     def sweep(self, limit: int) -> Op[int]:
