@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from inspect import signature
 from typing import Any, TypeAlias
 
 from psycopg import AsyncConnection, Connection
@@ -24,6 +25,7 @@ from stepvault.errors import ConfigurationError
 
 Conn: TypeAlias = "str | Connection[Any] | ConnectionPool[Any] | AsyncConnection[Any] | AsyncConnectionPool[Any]"
 
+_POOL_ARGUMENTS = signature(ConnectionPool).parameters.keys() - {"conninfo", "open"}
 _SYNC_ONLY = "This saver was given a sync {}: await its async methods with an {}, or pass a URL, which serves both."
 _ASYNC_ONLY = "This saver was given an {}: call its sync methods with a {}, or pass a URL, which serves both."
 
@@ -59,6 +61,9 @@ def take_options(options: dict[str, Any], prepare_threshold: int | None) -> Post
         value = chosen.get(name, 1)
         if not isinstance(value, (int, float)) or value <= 0:
             raise ConfigurationError(f"{name} must be a number of seconds above 0, not {value!r}.")
+    unknown = sorted(set(chosen.get("pool_config") or {}) - _POOL_ARGUMENTS)
+    if unknown:
+        raise ConfigurationError(f"pool_config has no {unknown[0]!r}; known are {', '.join(sorted(_POOL_ARGUMENTS))}.")
     return PostgresOptions(**chosen, prepare_threshold=prepare_threshold)
 
 

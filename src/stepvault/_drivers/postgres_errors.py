@@ -20,12 +20,13 @@ from stepvault.errors import (
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 ROLLED_BACK = ("40001", "40P01")  # serialization failure, deadlock: surely nothing happened, repeat
 UNPREPARED = ("26000", "42P05")  # a pooler has given us another session: prepared statements are not ours
-_LOST = ("57P01", "57P02", "57P03", "57P05", "25P03")  # the server ended this session
-_READ_ONLY = ("25006", "57P04")
+_LOST = ("57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04")  # the server ended this session
+_READ_ONLY = "25006"
 _UNKNOWN_NAME = ("42P01", "42703", "3F000")
-_PRIVILEGE = ("42501",)
+_PRIVILEGE = "42501"
 _FULL = ("53100", "53200")
-_TOO_LARGE = ("54000", "54P01", "22001")
+_TOO_LARGE = "54000"
+_OF_THE_POOL = (PoolTimeout, PoolClosed, TooManyRequests)
 _BUSY = {
     "53300": "Postgres has no connection left (max_connections); make pools smaller or put a pooler in front.",
     "55P03": "A row or table was locked by another session for longer than lock_timeout; retry.",
@@ -40,7 +41,7 @@ def was_lost(exc: Error) -> bool:
     """Whether the connection is gone, and with it the answer."""
     state = exc.sqlstate
     if state is None:
-        return isinstance(exc, (OperationalError, InterfaceError)) and not isinstance(exc, PoolTimeout | PoolClosed)
+        return isinstance(exc, OperationalError | InterfaceError) and not isinstance(exc, _OF_THE_POOL)
     return state in _LOST or state.startswith("08")
 
 
@@ -69,17 +70,17 @@ def error_of(exc: Error, where: str) -> StepvaultError:
 def _refusal(state: str | None, said: str, where: str) -> StepvaultError:
     if state in _UNKNOWN_NAME:
         return MigrationRequiredError(f"{where} lacks tables of this version ({said}); call setup() once.")
-    if state in _PRIVILEGE:
+    if state == _PRIVILEGE:
         return StorageError(
             f"The role of this connection lacks a privilege ({said}); see docs/postgres.md for the list."
         )
-    if state in _READ_ONLY:
+    if state == _READ_ONLY:
         return StorageReadOnlyError(f"{where} is read only ({said}); connect to the primary.")
     if state in _FULL:
         return StorageFullError(
             f"{where} has no disk or memory left; nothing of this write was stored. Free space and retry."
         )
-    if state in _TOO_LARGE:
+    if state == _TOO_LARGE:
         return StorageError("A value is larger than Postgres stores in one row (1 GB); nothing was stored. Split it.")
     if state in UNPREPARED:
         return StorageUnavailableError(
@@ -90,13 +91,8 @@ def _refusal(state: str | None, said: str, where: str) -> StepvaultError:
     if state in ("42P07", "42710", "42P06"):
         return SchemaError(f"setup() met tables that it did not make ({said}); choose another table_prefix or schema.")
     if state == "23505":
-        return ConflictError(f"Another writer was first ({exc_name(said)}); repeat.")
+        return ConflictError(f"Another writer was first ({said}); repeat.")
     return StorageError(f"Postgres refused the operation: {said}.")
-
-
-def exc_name(said: str) -> str:
-    """The first words of what the server said."""
-    return said[:120]
 
 
 def _said(exc: Error) -> str:

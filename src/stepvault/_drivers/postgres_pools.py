@@ -75,7 +75,7 @@ class PoolOptions:
             "max_size": 10,
             "timeout": self.pool_timeout,
             **self.pool_config,
-            "kwargs": {**self.connection_arguments(), "prepare_threshold": threshold},
+            "kwargs": {"prepare_threshold": threshold, **self.connection_arguments()},
             "open": False,
         }
 
@@ -170,12 +170,10 @@ class UrlPools:
                 raise StorageUnavailableError(_CLOSED)
             self._drop_dead_loops()
             opening = self._pools[loop] = loop.create_task(self._open())
-        if opening.done() and not opening.cancelled() and not opening.exception():
-            return opening.result()
         try:
-            return await asyncio.shield(opening)
+            return await asyncio.shield(opening)  # whoever waits first may be cancelled, the others go on
         except BaseException:
-            if opening.done():
+            if _failed(opening):
                 self._pools.pop(loop, None)
             raise
 
@@ -196,19 +194,21 @@ class UrlPools:
     def _drop_dead_loops(self) -> None:
         """A pool cannot be closed without its loop; end the connections that are left of it."""
         for loop in [loop for loop in self._pools if loop.is_closed()]:
-            opening = self._pools.pop(loop)
-            if opening.done() and not opening.cancelled() and not opening.exception():
-                opening.result().hang_up()
+            self._hang_up(loop)
+
+    def _hang_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        opening = self._pools.pop(loop)
+        if opening.done() and not _failed(opening):
+            opening.result().hang_up()
 
     def close(self) -> None:
-        """Close from another thread, or leave it to the loops that are running here."""
+        """Close from another thread; a loop that runs here closes its pool when it comes to it."""
         self._closed = True
-        self._drop_dead_loops()
         for loop in list(self._pools):
             if loop.is_running():
                 asyncio.run_coroutine_threadsafe(self._close(loop), loop)
             else:
-                self._pools.pop(loop).result().hang_up()
+                self._hang_up(loop)
 
     async def aclose(self) -> None:
         """Close the pool of this loop; those of others as `close` does."""
@@ -224,6 +224,10 @@ class UrlPools:
             except StorageUnavailableError:
                 return
             await pool.pool.close()
+
+
+def _failed(task: asyncio.Task[Any]) -> bool:
+    return task.cancelled() or (task.done() and task.exception() is not None)
 
 
 class _LoopPool:

@@ -161,6 +161,8 @@ async def test_the_half_that_cannot_be_served_says_what_to_pass(postgres_url: st
         PostgresSaver("mysql://localhost")
     with pytest.raises(ConfigurationError, match="statement_timeout"):
         PostgresSaver(postgres_url, statement_timeout=0)
+    with pytest.raises(ConfigurationError, match="pool_config has no 'size'"):
+        PostgresSaver(postgres_url, pool_config={"size": 3})
 
 
 def test_many_threads_share_one_connection(postgres_url: str) -> None:
