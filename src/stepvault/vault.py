@@ -195,7 +195,7 @@ def _postgres(url: str, options: dict[str, Any], stored: dict[str, Any]) -> Part
     from stepvault.stores.postgres import PostgresStore
 
     stored |= {name: options[name] for name in ("schema", "table_prefix") if name in options}
-    saver = PostgresSaver.from_conn_string(url, **options)
+    saver = PostgresSaver.from_conn_string(url, **{"automatic_setup": True, **options})
     return saver, lambda: PostgresStore(_driver(saver), automatic_setup=True, **stored)
 
 
