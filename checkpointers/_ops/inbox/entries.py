@@ -136,11 +136,11 @@ def shown(scope: Scope, packed: bytes | None) -> Any:
     try:
         return scope.native.loads(packed)
     except UnknownTypeError:
-        return _lenient().loads(packed)
+        return lenient().loads(packed)
 
 
 @cache
-def _lenient() -> TypedSerializer:
+def lenient() -> TypedSerializer:
     return TypedSerializer(unknown_types="raw")
 
 

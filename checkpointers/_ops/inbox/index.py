@@ -40,19 +40,24 @@ class Place(NamedTuple):
     kind: str
 
 
-def hints_of(thread: bytes, entry: Entry) -> set[bytes]:
+def order_of(scope: Scope, thread: bytes, entry: Entry) -> bytes:
+    """Where an entry stands in a list: by the time it was asked."""
+    return _number(entry.created) + _short(scope.mark(thread)) + _short(entry.id.encode("utf-8", "surrogatepass"))
+
+
+def hints_of(scope: Scope, thread: bytes, entry: Entry) -> set[bytes]:
     """The keys under which an entry is to be found."""
     id_ = entry.id.encode("utf-8", "surrogatepass")
-    place = _short(thread) + _short(id_)
+    place = _short(scope.mark(thread)) + _short(id_)
     keys = {IDS + digest_of(entry.id) + place}
     if entry.is_open:
-        keys.add(WAITS + _number(entry.created) + place)
+        keys.add(WAITS + order_of(scope, thread, entry))
     else:
         keys.add(CLOSED + _number(entry.closed or 0) + place)
     if entry.status == "pending" and entry.deadline is not None:
         keys.add(DUE + _number(entry.deadline) + place)
     if entry.external_ref is not None:
-        keys.add(REFERENCES + digest_of(entry.external_ref) + place)
+        keys.add(REFERENCES + reference(scope, entry.external_ref) + place)
     return keys
 
 
@@ -76,7 +81,7 @@ def announce(
         version = scope.core.random(8)
         for entry in entries:
             body = _body(key.thread, entry.id, uid, rev)
-            changes += [DocChange(hint, body, version) for hint in sorted(hints_of(key.thread, entry))]
+            changes += [DocChange(hint, body, version) for hint in sorted(hints_of(scope, key.thread, entry))]
         if (yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)):
             return entries
 
@@ -102,11 +107,11 @@ def forget(scope: Scope, key: ThreadKey, changed: Sequence[tuple[Entry, Entry | 
     """After a write: drop the hints that held before it and do not any more (None: nor do its events)."""
     gone: set[bytes] = set()
     for before, after in changed:
-        gone |= hints_of(key.thread, before)
+        gone |= hints_of(scope, key.thread, before)
         if after is None:
             gone |= {EVENTS + _number(number) for number, _ in before.events}
         else:
-            gone -= hints_of(key.thread, after)
+            gone -= hints_of(scope, key.thread, after)
     if gone:
         changes = [DocChange(hint, None, b"") for hint in sorted(gone)]
         yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)
@@ -123,7 +128,7 @@ def restore(scope: Scope, key: ThreadKey, uid: bytes, rev: bytes, entry: Entry) 
     """Write the hints and events of an entry again."""
     version = scope.core.random(8)
     body = _body(key.thread, entry.id, uid, rev)
-    changes = [DocChange(hint, body, version) for hint in sorted(hints_of(key.thread, entry))]
+    changes = [DocChange(hint, body, version) for hint in sorted(hints_of(scope, key.thread, entry))]
     for number, kind in entry.events:
         changes.append(DocChange(EVENTS + _number(number), _body(key.thread, entry.id, uid, rev, kind), version))
     yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)
@@ -136,8 +141,13 @@ def places(scope: Scope, prefix: bytes, after: bytes, limit: int) -> Op[list[Pla
 
 
 def digest_of(text: str) -> bytes:
-    """What stands for an id or a reference in keys."""
+    """What stands for an id in keys."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def reference(scope: Scope, external: str) -> bytes:
+    """What stands for a reference in keys."""
+    return hashlib.blake2b(scope.mark(external.encode("utf-8", "surrogatepass")), digest_size=16).digest()
 
 
 def _place(doc: Doc) -> Place:

@@ -95,7 +95,7 @@ def of_thread(
             assert note.body is not None
             hit = yield from _found(scope, key, thread, note.body)
             interrupt = interrupt_of(scope, key, thread.uid, hit.entry)
-            place = hit.entry.created.to_bytes(8, "big") + note.key
+            place = index.order_of(scope, key.thread, hit.entry)
             if place > after and (status is None or interrupt.status == status) and wanted(interrupt):
                 rows.append((place, interrupt))
     rows.sort(key=lambda row: row[0])
@@ -106,7 +106,7 @@ def of_thread(
 def with_reference(scope: Scope, reference: str, status: str | None, wanted: Wanted) -> Op[InboxPage]:
     """Interrupts that carry an external reference."""
     check_page(status, 1)
-    places = yield from index.places(scope, index.REFERENCES + index.digest_of(reference), b"", _PAGE)
+    places = yield from index.places(scope, index.REFERENCES + index.reference(scope, reference), b"", _PAGE)
     hits = yield from verified(scope, places)
     shown = [interrupt_of(scope, hit.key, hit.thread.uid, hit.entry) for _, hit in hits]
     return InboxPage([i for i in shown if (status is None or i.status == status) and wanted(i)], None)
@@ -131,7 +131,7 @@ def verified(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[Place, Foun
     """The hints that are true, with what they lead to; those that never will be true again are dropped."""
     kept, stale = [], []
     for place, (thread, hit) in zip(places, (yield from look_up(scope, places)), strict=True):
-        if hit is not None and place.key in index.hints_of(place.thread, hit.stored):
+        if hit is not None and place.key in index.hints_of(scope, place.thread, hit.stored):
             kept.append((place, hit))
         elif thread is None or thread.uid != place.uid or thread.rev != place.rev:
             stale.append(place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 from langgraph.func import entrypoint, task
@@ -12,7 +13,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
-from stepvault import Vault
+from stepvault.checkpointers._effects import Effects
+from stepvault.checkpointers._inbox import Inbox
 from tests.contract.matrix import Database
 
 
@@ -22,12 +24,12 @@ class State(TypedDict, total=False):
 
 
 class App:
-    """A vault on a database, and graphs over it."""
+    """What a vault gives on a database, and graphs over it."""
 
     def __init__(self, database: Database, saver: Any) -> None:
         self.database, self.saver = database, saver
         self.sync = database.mode == "sync"
-        self.vault = Vault(saver)
+        self.vault = SimpleNamespace(inbox=Inbox(saver), effects=Effects(saver))
 
     @classmethod
     async def on(cls, database: Database, **options: Any) -> App:

@@ -6,10 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from langgraph.graph import START
 from langgraph.types import Command, interrupt
 
-from tests.contract.hitl.building import SHAPES, App, answer_to, asks, chain, note, on_thread, one, parallel
+from tests.contract.hitl.building import SHAPES, App, answer_to, asks, built, chain, note, on_thread, one, parallel
+from tests.contract.hitl.counting import batches
 from tests.contract.matrix import Database
+
+DURABILITIES = ("sync", "async", "exit")
 
 
 @pytest.fixture
@@ -21,21 +25,21 @@ def start_of(shape: str) -> Any:
     return 1 if shape == "functional" else {"log": []}
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_after_every_step_of_every_shape(app: App, shape: str, durability: str) -> None:
+async def test_after_every_step_of_every_shape(app: App, shape: str) -> None:
     graph = SHAPES[shape](app.saver)
-    result = await app.invoke(graph, start_of(shape), durability=durability)
-    asked = await app.agrees(graph)
-    assert asked
-    for _ in range(8):
-        if not result.get("__interrupt__") if isinstance(result, dict) else True:
-            break
-        result = await app.invoke(graph, answer_to((await app.state(graph)).interrupts), durability=durability)
-        asked |= await app.agrees(graph)
-    assert not await app.open()
-    assert {repr(i.value) for i in await app.everything()} == asked
-    assert {i.status for i in await app.everything()} == {"answered"}
+    for durability in DURABILITIES if app.database.name == "sqlite" else DURABILITIES[len(shape) % 3 :][:1]:
+        result = await app.invoke(graph, start_of(shape), durability, durability=durability)
+        asked = await app.agrees(graph, durability)
+        assert asked
+        while isinstance(result, dict) and result.get("__interrupt__"):
+            answer = answer_to((await app.state(graph, durability)).interrupts)
+            result = await app.invoke(graph, answer, durability, durability=durability)
+            asked |= await app.agrees(graph, durability)
+        assert not await app.open(durability)
+        listed = await app.inbox("list", thread_id=durability, status=None)
+        assert {repr(i.value) for i in listed} == asked
+        assert {i.status for i in listed} == {"answered"}
 
 
 @pytest.mark.parametrize("shape", ["one", "parallel", "nested twice", "sent"])
@@ -79,10 +83,6 @@ async def test_a_node_that_fails_beside_a_question(app: App) -> None:
         if fails:
             raise RuntimeError("boom")
         return {"log": ["shaky"]}
-
-    from langgraph.graph import START
-
-    from tests.contract.hitl.building import built
 
     graph = built({"ask": asks("ok?"), "shaky": shaky}, [(START, "ask"), (START, "shaky")], app.saver)
     with pytest.raises(RuntimeError, match="boom"):
@@ -161,8 +161,6 @@ async def test_the_node_of_a_send_is_known(app: App) -> None:
 
 async def test_a_thread_with_questions_costs_more_than_one_without_only_while_they_wait(app: App) -> None:
     """Extra round trips are paid by the writes that open and close questions, by no others."""
-    from tests.contract.hitl.counting import batches
-
     graph = chain(app.saver, ("a", note), ("b", note), ("c", note))
     asking = chain(app.saver, ("ask", asks("ok?")), ("a", note), ("b", note), ("c", note))
     await app.invoke(graph, {"log": []}, thread="plain")
