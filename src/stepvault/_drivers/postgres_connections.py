@@ -104,12 +104,10 @@ class GivenAsyncConnection:
 @contextmanager
 def lent(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
     """A living connection of a pool; dead ones go back and are replaced by it."""
-    connection = pool.getconn()
+    while not is_alive(connection := pool.getconn()):
+        connection.close()
+        pool.putconn(connection)
     try:
-        while not is_alive(connection):
-            connection.close()
-            pool.putconn(connection)
-            connection = pool.getconn()
         yield connection
     finally:
         pool.putconn(connection)
@@ -118,12 +116,10 @@ def lent(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
 @asynccontextmanager
 async def alent(pool: AsyncConnectionPool[Any]) -> AsyncIterator[AsyncConnection[Any]]:
     """Async version of `lent`."""
-    connection = await pool.getconn()
+    while not is_alive(connection := await pool.getconn()):
+        await connection.close()
+        await pool.putconn(connection)
     try:
-        while not is_alive(connection):
-            await connection.close()
-            await pool.putconn(connection)
-            connection = await pool.getconn()
         yield connection
     finally:
         await pool.putconn(connection)
