@@ -56,8 +56,15 @@ def delete_for_runs(scope: Scope, run_ids: Sequence[Any]) -> Op[None]:
     runs = {run_key(run_id) for run_id in run_ids}
     if not runs:
         return
-    for key in (yield from scope.core.dialect.threads_of_runs(scope.tenant, sorted(runs))):
-        yield from shrink(scope, key, lambda thread: _of_runs(thread, runs))
+    done: set[ThreadKey] = set()
+    while keys := [key for key in (yield from _threads_of(scope, runs)) if key not in done]:
+        for key in keys:  # meanwhile one of them may have been copied: look again
+            yield from shrink(scope, key, lambda thread: _of_runs(thread, runs))
+            done.add(key)
+
+
+def _threads_of(scope: Scope, runs: set[bytes]) -> Op[list[ThreadKey]]:
+    return (yield from scope.core.dialect.threads_of_runs(scope.tenant, sorted(runs)))
 
 
 def shrink(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal]) -> Op[None]:
