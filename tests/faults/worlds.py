@@ -1,0 +1,91 @@
+"""Databases that are put back to the same beginning again and again."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from stepvault.checkpointers._ops import remove
+from stepvault.checkpointers.sqlite import SqliteSaver
+from tests.contract.building import checkpoint, config
+
+LONG = [f"{letter * 700}" for letter in "abcdef"]
+IDS = [f"00000000-0000-6000-8000-00000000000{n}" for n in range(10)]
+
+
+def put(saver: Any, number: int, items: Any, *, parent: int | None = None, thread: str = "t", **metadata: Any) -> Any:
+    """Store checkpoint `number` below `parent`."""
+    at = config(thread, "", None if parent is None else IDS[parent])
+    made = checkpoint({"items": items, "n": number}, id=IDS[number])
+    return saver.put(at, made, {"source": "loop", "step": number, **metadata}, made["channel_versions"])
+
+
+def write(saver: Any, number: int, task: str, *values: Any, thread: str = "t") -> Any:
+    """Store writes of a task at checkpoint `number`."""
+    return saver.put_writes(config(thread, "", IDS[number]), [("items", value) for value in values], task)
+
+
+def begin(saver: Any) -> None:
+    """The beginning: a thread of three checkpoints and their writes, of two runs, and another thread."""
+    for number in range(3):
+        parent = number - 1 if number else None
+        put(saver, number, LONG[: number + 1], parent=parent, run_id="old" if number < 2 else "new")
+        write(saver, number, "task", LONG[number])
+    put(saver, 0, LONG[:2], thread="other")
+
+
+class SqliteWorld:
+    """An SQLite database in memory, shared by the savers of several processes."""
+
+    def __init__(self) -> None:
+        self._beginning = self._connect()
+        begin(SqliteSaver(self._beginning))
+        self._connection = self._connect()
+
+    def restart(self) -> None:
+        """Back to the beginning."""
+        self._beginning.backup(self._connection)
+
+    def saver(self, *, warm: bool = True) -> SqliteSaver:
+        """The saver of another process; a warm one has read the thread."""
+        saver = SqliteSaver(self._connection)
+        saver.setup()
+        if warm:
+            saver.get_tuple(config("t"))
+        return saver
+
+    def state(self) -> Any:
+        """Everything that is stored, as a reader sees it; every value can be read, nothing is left over."""
+        saver = self.saver(warm=False)
+        threads = sorted(thread.thread_id for thread in saver.threads(limit=1000))
+        state = {thread: list(saver.list({"configurable": {"thread_id": thread}})) for thread in threads}
+        assert sum(map(len, state.values())) == len(list(saver.list(None)))
+        assert not self.dangling(), self.dangling()
+        return state
+
+    def dangling(self) -> list[str]:
+        """Rows of threads that do not exist, and elements that nothing needs."""
+        found = []
+        for table in ("chunk", "checkpoint", "write", "meta"):
+            query = f"SELECT count(*) FROM stepvault_{table} WHERE t NOT IN (SELECT no FROM stepvault_thread)"
+            if self._connection.execute(query).fetchone()[0]:
+                found.append(f"{table} rows of no thread")
+        return found
+
+    def garbage(self, thread: str = "t") -> list[int]:
+        """Element rows of a thread that hold nothing alive."""
+        saver = self.saver(warm=False)
+        op = saver._core.dialect.skeleton(saver._scope.key(thread))
+        skeleton = saver._driver.run(op)
+        if skeleton is None:
+            return []
+        live = remove._live(skeleton, remove.Removal())
+        return [first for first, count in skeleton.chunks if not live & set(range(first, first + count))]
+
+    def close(self) -> None:
+        self._connection.close()
+        self._beginning.close()
+
+    @staticmethod
+    def _connect() -> sqlite3.Connection:
+        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
