@@ -19,6 +19,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from stepvault._core.plan import Op
 from stepvault.checkpointers._ops import effects as ops
 from stepvault.checkpointers._ops.context import Address, address_of
+from stepvault.checkpointers._ops.evolution import former_task
 from stepvault.effects import EffectNotDone, EffectRecord
 from stepvault.errors import ConfigurationError, EffectInDoubtError, EffectNotDurableError
 
@@ -150,6 +151,7 @@ class _Call:
         place = f"key:{key}" if key is not None else f"call:{_places.next(config, task_id, name)}"
         self.scope, self.fn, self.args, self.kwargs = saver._scope, fn, args, given
         self.at: Address = address_of(saver._scope, config)
+        task_id = former_task(self.at.run, task_id)
         self.checkpoints: Mapping[str, str] = configurable.get("checkpoint_map") or {}
         self.key = ops.effect_key(task_id, name, place)
         self.effect = ops.Effect(name, task_id, self._fingerprint(), os.urandom(16))

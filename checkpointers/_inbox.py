@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepvault._core.plan import Op
-from stepvault.checkpointers._ops.inbox import decisions, feed, keeping, queries
+from stepvault.checkpointers._ops.inbox import decisions, feed, keeping, queries, renaming
 from stepvault.checkpointers._ops.inbox.entries import interrupt_of
 from stepvault.errors import ConfigurationError
 from stepvault.inbox import ChangePage, Decision, InboxPage, PendingInterrupt
@@ -15,6 +15,7 @@ from stepvault.inbox import ChangePage, Decision, InboxPage, PendingInterrupt
 if TYPE_CHECKING:
     from stepvault.checkpointers._saver import BaseSaver
 
+T = TypeVar("T")
 _UNSET: Any = object()
 
 
@@ -23,6 +24,12 @@ class Inbox:
 
     def __init__(self, saver: BaseSaver) -> None:
         self._saver = saver
+
+    def _run(self, op: Op[T]) -> T:
+        return self._saver._run(renaming.present(self._saver._scope, op))
+
+    async def _arun(self, op: Op[T]) -> T:
+        return await self._saver._arun(renaming.present(self._saver._scope, op))
 
     def list(
         self,
@@ -46,7 +53,7 @@ class Inbox:
             limit: At most this many.
             cursor: Where the page before ended.
         """
-        return self._saver._run(self._list(subject, thread_id, node, external_ref, status, limit, cursor))
+        return self._run(self._list(subject, thread_id, node, external_ref, status, limit, cursor))
 
     async def alist(
         self,
@@ -60,7 +67,7 @@ class Inbox:
         cursor: str | None = None,
     ) -> InboxPage:
         """Async version of `list`."""
-        return await self._saver._arun(self._list(subject, thread_id, node, external_ref, status, limit, cursor))
+        return await self._arun(self._list(subject, thread_id, node, external_ref, status, limit, cursor))
 
     def _list(
         self,
@@ -73,7 +80,7 @@ class Inbox:
         cursor: str | None,
     ) -> Op[InboxPage]:
         scope = self._saver._scope
-        wanted = queries.wanted(subject, thread_id, node, external_ref)
+        wanted = queries.wanted(subject, thread_id, node, external_ref, scope.core.evolution.aliases)
         if external_ref is not None:
             return queries.with_reference(scope, external_ref, status, wanted)
         if thread_id is not None:
@@ -86,11 +93,11 @@ class Inbox:
         Raises:
             InterruptNotFoundError: No thread has it.
         """
-        return self._saver._run(self._get(interrupt_id))
+        return self._run(self._get(interrupt_id))
 
     async def aget(self, interrupt_id: str) -> PendingInterrupt:
         """Async version of `get`."""
-        return await self._saver._arun(self._get(interrupt_id))
+        return await self._arun(self._get(interrupt_id))
 
     def _get(self, interrupt_id: str) -> Op[PendingInterrupt]:
         found = yield from queries.by_id(self._saver._scope, interrupt_id)
@@ -114,13 +121,13 @@ class Inbox:
             AnswerInvalidError: The answer does not fit; the message names the place.
             InterruptNotFoundError: No thread has it.
         """
-        return self._saver._run(decisions.decide(self._saver._scope, interrupt_id, answer, by, note))
+        return self._run(decisions.decide(self._saver._scope, interrupt_id, answer, by, note))
 
     async def adecide(
         self, interrupt_id: str, answer: Any, *, by: str | None = None, note: str | None = None
     ) -> Decision:
         """Async version of `decide`."""
-        return await self._saver._arun(decisions.decide(self._saver._scope, interrupt_id, answer, by, note))
+        return await self._arun(decisions.decide(self._saver._scope, interrupt_id, answer, by, note))
 
     def amend(
         self,
@@ -131,9 +138,7 @@ class Inbox:
         external_ref: str | None = _UNSET,
     ) -> PendingInterrupt:
         """Set the deadline of an interrupt, the answer that counts when it passes, or a reference to find it by."""
-        return self._saver._run(
-            decisions.amend(self._saver._scope, interrupt_id, **_fields(deadline, default, external_ref))
-        )
+        return self._run(decisions.amend(self._saver._scope, interrupt_id, **_fields(deadline, default, external_ref)))
 
     async def aamend(
         self,
@@ -145,18 +150,18 @@ class Inbox:
     ) -> PendingInterrupt:
         """Async version of `amend`."""
         fields = _fields(deadline, default, external_ref)
-        return await self._saver._arun(decisions.amend(self._saver._scope, interrupt_id, **fields))
+        return await self._arun(decisions.amend(self._saver._scope, interrupt_id, **fields))
 
     def due(self, now: datetime | None = None) -> Sequence[PendingInterrupt]:
         """Pending interrupts whose deadline has passed, earliest first, each with its default answer.
 
         `expire` settles one.
         """
-        return self._saver._run(self._due(now))
+        return self._run(self._due(now))
 
     async def adue(self, now: datetime | None = None) -> Sequence[PendingInterrupt]:
         """Async version of `due`."""
-        return await self._saver._arun(self._due(now))
+        return await self._arun(self._due(now))
 
     def _due(self, now: datetime | None) -> Op[Sequence[PendingInterrupt]]:
         scope = self._saver._scope
@@ -171,33 +176,33 @@ class Inbox:
         Raises:
             DeadlinePassedError: It has not passed.
         """
-        return self._saver._run(decisions.expire(self._saver._scope, interrupt_id))
+        return self._run(decisions.expire(self._saver._scope, interrupt_id))
 
     async def aexpire(self, interrupt_id: str) -> PendingInterrupt:
         """Async version of `expire`."""
-        return await self._saver._arun(decisions.expire(self._saver._scope, interrupt_id))
+        return await self._arun(decisions.expire(self._saver._scope, interrupt_id))
 
     def changes(self, cursor: str | None = None) -> ChangePage:
         """What happened since a cursor, in order, nothing left out and nothing twice.
 
         Keep the page's cursor and come again, also after an empty page. Each change shows its interrupt as it is now.
         """
-        return self._saver._run(feed.changes(self._saver._scope, cursor))
+        return self._run(feed.changes(self._saver._scope, cursor))
 
     async def achanges(self, cursor: str | None = None) -> ChangePage:
         """Async version of `changes`."""
-        return await self._saver._arun(feed.changes(self._saver._scope, cursor))
+        return await self._arun(feed.changes(self._saver._scope, cursor))
 
     def rebuild(self) -> int:
         """Make every list and the feed anew from the threads themselves; returns how many interrupts there are.
 
         Lists heal by themselves when they are read. This is for a database that was put together from parts.
         """
-        return self._saver._run(keeping.rebuild(self._saver._scope))
+        return self._run(keeping.rebuild(self._saver._scope))
 
     async def arebuild(self) -> int:
         """Async version of `rebuild`."""
-        return await self._saver._arun(keeping.rebuild(self._saver._scope))
+        return await self._arun(keeping.rebuild(self._saver._scope))
 
 
 def _fields(deadline: Any, default: Any, external_ref: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ form.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -24,11 +24,11 @@ from stepvault._core.ids import id_key, id_of, text_key, text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.record import Record, decode_record, decode_writes
-from stepvault._core.renames import NS_END, NS_SEP, Place, Task, in_ns, interrupt_id
+from stepvault._core.renames import NS_END, NS_SEP, Clues, Place, Task, in_ns, interrupt_id
 from stepvault._core.rows import CheckpointRow, WriteRow
 from stepvault._core.runs import Former, Run
 from stepvault._core.values import Decoder
-from stepvault.checkpointers._ops import answers
+from stepvault.checkpointers._ops.answers import NOBODY
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.errors import StateInvalidError
 
@@ -60,10 +60,7 @@ class Renames:
     def former(self) -> dict[str, Former]:
         """By the present id of each renamed task, what is stored of it."""
         back = {now: stored for stored, now in self.interrupts.items()}
-        return {
-            now.id: Former(was.id, was.path, was.ns(self.space.stored), now.ns(self.space.present), back)
-            for was, now in self.tasks.values()
-        }
+        return {now.id: Former(was.id, was.path, was.ns, now.ns, back) for was, now in self.tasks.values()}
 
 
 # -- reading
@@ -75,24 +72,26 @@ def renames_of(
     """The renamed tasks of a checkpoint, with the interrupts of what runs inside them."""
     aliases = scope.core.evolution.aliases
     found = Renames(space)
-    if not aliases or not writes:
+    if not aliases:
         return found
     record = decode_record(unpack(row.body))
     place = _place(row, record, decoder)
-    paths = {
-        id_of(write.task): decode_writes(unpack(write.body)).path for write in writes if write.task != answers.NOBODY
-    }
-    sends = _sends(record, decoder) if any("push" in path for path in paths.values()) else []
+    paths = {id_of(write.task): decode_writes(unpack(write.body)).path for write in writes if write.task != NOBODY}
+    sends = _sends(record, decoder)
     names = dict.fromkeys((*aliases.names, *aliases.names.values(), *record.seen))
+    clues = Clues(sends, record.versions, names)
+    present = Clues(aliases.value(TASKS, sends), list(map(aliases.channel, record.versions)), names)
+    for task in renames.begun(aliases, place, space.stored, clues):
+        found.tasks[task.id] = (task, renames.renamed(aliases, place, space.present, task))
     for task_id, path in paths.items():
-        was = renames.recognise(place, space.stored, task_id, path, sends, record.versions, names)
-        now = renames.renamed(aliases, place, space.present, was) if was else None
-        if was and now and was.id != now.id:
-            found.tasks[task_id] = (was, now)
-        elif was is None and not _is_present(scope, place, space, record, sends, task_id, path, names):
-            found.lost += _lost(scope, task_id, path)
-        if was and now:
+        was = renames.recognise(place, space.stored, task_id, path, clues)
+        if was is not None:
+            now = renames.renamed(aliases, place, space.present, was)
+            if was.id != now.id:
+                found.tasks[task_id] = (was, now)
             yield from _add_interrupts(scope, key, writes, decoder, found, was, now)
+        elif renames.recognise(place, space.present, task_id, path, present) is None:
+            found.lost += _lost(scope, task_id, path)
     return found
 
 
@@ -104,23 +103,6 @@ def _place(row: CheckpointRow, record: Record, decoder: Decoder) -> Place:
 def _sends(record: Record, decoder: Decoder) -> list[Any]:
     value = decoder.value(record.forms.get(TASKS))
     return value if type(value) is list else []
-
-
-def _is_present(
-    scope: Scope,
-    place: Place,
-    space: Namespace,
-    record: Record,
-    sends: list[Any],
-    task_id: str,
-    path: str,
-    names: Iterable[str],
-) -> bool:
-    """Whether a task was stored by the present code already."""
-    aliases = scope.core.evolution.aliases
-    channels = list(map(aliases.channel, record.versions))
-    sent = aliases.value(TASKS, sends)
-    return renames.recognise(place, space.present, task_id, path, sent, channels, names) is not None
 
 
 def _lost(scope: Scope, task_id: str, path: str) -> set[str]:
@@ -137,7 +119,7 @@ def _add_interrupts(
     asked = _asked(writes, was.id, decoder)
     if not asked:
         return
-    old, new = was.ns(found.space.stored), now.ns(found.space.present)
+    old, new = was.ns, now.ns
     own = {interrupt_id(old, n): interrupt_id(new, n) for n in range(_INTERRUPTS)}
     found.interrupts |= {one: own[one] for one in asked if one in own and own[one] != one}
     if not asked <= own.keys():
@@ -183,7 +165,7 @@ def stored_space(scope: Scope, at: Address) -> Op[Namespace]:
         if space.stored != space.present or name in aliases.names.values():
             parent = at.parents.get(space.present)
             known = yield from renames_at(scope, at.key, space, id_key("checkpoint_id", parent) if parent else None)
-            stored = next((was.ns(space.stored) for was, now in known.tasks.values() if now.id == task_id), stored)
+            stored = next((was.ns for was, now in known.tasks.values() if now.id == task_id), stored)
         space = Namespace(stored, in_ns(space.present, segment))
     if at.run is not None:
         at.run.spaces[present] = space.stored

@@ -11,6 +11,7 @@ from stepvault._core.state import Lease, State
 from stepvault.checkpointers._ops import permits
 from stepvault.checkpointers._ops.changing import change_state
 from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.inbox.renaming import present_ids
 from stepvault.checkpointers._ops.load import get_tuple
 from stepvault.errors import HeadMovedError
 
@@ -36,7 +37,8 @@ def acquire(scope: Scope, at: Address, token: bytes, owner: str, ttl: float, exp
         waiting = {
             getattr(entry, "id", None) for _, channel, value in writes if channel == INTERRUPT for entry in value
         }
-        if expect_interrupt not in waiting:
+        ids = yield from present_ids(scope, at.key)  # the inbox knows it by the id it was asked under
+        if ids.get(expect_interrupt, expect_interrupt) not in waiting:
             yield from release(scope, at, token)
             raise HeadMovedError(f"Interrupt {expect_interrupt!r} does not wait at the head of this thread any more.")
 

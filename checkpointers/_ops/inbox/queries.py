@@ -12,6 +12,7 @@ from stepvault._core.ids import thread_text
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
+from stepvault._core.renames import Aliases
 from stepvault._core.rows import ThreadRow, beyond
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Scope
@@ -27,6 +28,7 @@ from stepvault.checkpointers._ops.inbox.entries import (
     public_id,
 )
 from stepvault.checkpointers._ops.inbox.index import Place
+from stepvault.checkpointers._ops.inbox.renaming import present_ids
 from stepvault.checkpointers._ops.inbox.upkeep import place_of_send, sent_to
 from stepvault.errors import ConfigurationError, InterruptNotFoundError
 from stepvault.inbox import STATUSES, InboxPage, PendingInterrupt
@@ -184,17 +186,33 @@ def by_id(scope: Scope, public: str) -> Op[Found]:
     for _, hit in (yield from verified(scope, places)):
         if public_id(hit.entry, hit.thread.uid) == public:
             return hit
+    renamed = (yield from _by_present_id(scope, interrupt_id)) if scope.core.evolution.aliases else None
+    if renamed is not None:
+        return renamed
     raise InterruptNotFoundError(f"No interrupt has the id {public!r}; it was deleted with its thread, or never was.")
 
 
-def wanted(subject: str | None, thread_id: Any, node: str | None, external_ref: str | None) -> Wanted:
+def _by_present_id(scope: Scope, interrupt_id: str) -> Op[Found | None]:
+    """An open interrupt by the id that the present code gives it, since its node was renamed."""
+    after = index.WAITS
+    while True:
+        places = yield from index.places(scope, index.WAITS, after, _PAGE)
+        for _, hit in (yield from verified(scope, places)):
+            if (yield from present_ids(scope, hit.key)).get(hit.entry.id) == interrupt_id:
+                return hit
+        if not places:
+            return None
+        after = places[-1].key
+
+
+def wanted(subject: str | None, thread_id: Any, node: str | None, external_ref: str | None, aliases: Aliases) -> Wanted:
     """The filter of a list."""
 
     def fits(interrupt: PendingInterrupt) -> bool:
         return (
             (subject is None or interrupt.subject == subject)
             and (thread_id is None or interrupt.thread_id == thread_text(thread_id))
-            and (node is None or interrupt.node == node)
+            and (node is None or (interrupt.node and aliases.node(interrupt.node)) == node)
             and (external_ref is None or interrupt.external_ref == external_ref)
         )
 

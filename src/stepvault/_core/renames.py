@@ -147,69 +147,82 @@ class Place(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A task with stored writes."""
+    """A task, and what its id is made from."""
 
     id: str
     path: str
     name: str
-    parts: tuple[str, ...]  # what its id is made from, after its name
+    base: str  # the namespace it runs in: for a call, that of its caller
+    parts: tuple[str, ...]
+    caller: Task | None = None
 
-    def ns(self, ns: str) -> str:
+    @property
+    def ns(self) -> str:
         """The namespace of what runs inside it."""
-        return f"{in_ns(ns, self.name)}{NS_END}{self.id}"
+        return f"{in_ns(self.base, self.name)}{NS_END}{self.id}"
 
 
-def task_id(place: Place, ns: str, name: str, parts: Iterable[str]) -> str:
-    """The id LangGraph gives to a task."""
+class Clues(NamedTuple):
+    """What a checkpoint tells of its tasks, beside their paths."""
+
+    sends: Sequence[Any]
+    channels: Iterable[str]
+    names: Iterable[str]  # of tasks whose path does not name them
+
+
+def recognise(place: Place, ns: str, id: str, path: str, clues: Clues) -> Task | None:
+    """The task behind a stored id, found by making the id again; None if that is not possible."""
+    return next((task for task in _possible(place, ns, path, clues) if task.id == id), None)
+
+
+def begun(aliases: Aliases, place: Place, ns: str, clues: Clues) -> Iterator[Task]:
+    """The tasks of a stored checkpoint that run renamed nodes, whether or not they have written anything."""
+    for name in aliases.names:
+        if any(channel == _BRANCH + name or _ends_at(channel, name) for channel in clues.channels):
+            yield from _possible(place, ns, f"~{_PULL}, {name}", clues)
+    for at, send in enumerate(clues.sends):
+        if getattr(send, "node", None) in aliases.names:
+            yield from _possible(place, ns, f"~{_PUSH}, {at:010d}, {0:010d}", clues)
+
+
+def _ends_at(channel: str, name: str) -> bool:
+    return channel.startswith(_JOIN) and channel.endswith(f":{name}")
+
+
+def _possible(place: Place, ns: str, path: str, clues: Clues) -> Iterator[Task]:
+    """The tasks that may have a path."""
+    kind, _, rest = path.removeprefix("~").partition(", ")
+    if not rest or _HANDLER in rest:
+        return
+    if kind == _PULL:
+        for triggers in _triggers(rest, clues.channels):
+            yield _made(place, ns, path, rest, (_PULL, *triggers))
+    elif kind == _PUSH:
+        parts = rest.split(", ")  # where it was called from, which of the calls, whether it is a call
+        caller_path, index = ", ".join(parts[:-2]), parts[-2] if len(parts) > 1 else ""
+        if not index.isdigit():
+            return
+        if not caller_path and int(index) < len(clues.sends):
+            yield _made(place, ns, path, getattr(clues.sends[int(index)], "node", ""), (_PUSH, str(int(index))))
+        for caller in _possible(place, ns, caller_path, clues):
+            for name in clues.names:
+                yield _made(place, caller.ns, path, name, (_PUSH, caller_path, str(int(index))), caller)
+
+
+def _made(place: Place, base: str, path: str, name: str, parts: tuple[str, ...], caller: Task | None = None) -> Task:
     try:
         head = bytes.fromhex(place.checkpoint_id.replace("-", ""))
     except ValueError:
-        return ""  # not one of LangGraph's
-    payload = head + "".join((in_ns(ns, name), str(place.step), name, *parts)).encode("utf-8", "surrogatepass")
+        head = b""  # not one of LangGraph's: the id will not fit
+    payload = head + "".join((in_ns(base, name), str(place.step), name, *parts)).encode("utf-8", "surrogatepass")
     digest = xxhash.xxh3_128_hexdigest(payload) if place.v > 1 else hashlib.sha1(payload).hexdigest()
-    return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
-
-
-def recognise(
-    place: Place, ns: str, id: str, path: str, sends: Sequence[Any], channels: Iterable[str], names: Iterable[str]
-) -> Task | None:
-    """The task behind a stored id, found by making the id again; None if that is not possible.
-
-    Args:
-        place: The checkpoint it stands at.
-        ns: The namespace.
-        id: Its id.
-        path: Its path, as stored with its writes.
-        sends: The sends of the checkpoint.
-        channels: The channels of the checkpoint.
-        names: Names that tasks whose path does not name them may have.
-    """
-    for name, parts in _candidates(id, path, sends, channels, names):
-        if task_id(place, ns, name, parts) == id:
-            return Task(id, path, name, parts)
-    return None
-
-
-def _candidates(
-    id: str, path: str, sends: Sequence[Any], channels: Iterable[str], names: Iterable[str]
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    kind, _, rest = path.removeprefix("~").partition(", ")
-    if kind == _PULL and rest and _HANDLER not in rest:
-        for triggers in _triggers(rest, channels):
-            yield rest, (_PULL, *triggers)
-    elif kind == _PUSH and rest.endswith(", False") and _HANDLER not in rest:
-        at = rest.removesuffix(", False")
-        if at.isdigit() and int(at) < len(sends) and (node := getattr(sends[int(at)], "node", None)):
-            yield node, (_PUSH, str(int(at)))
-    elif kind == _PUSH and rest.endswith(", True"):
-        parent, _, index = rest.removesuffix(", True").rpartition(", ")
-        if index.isdigit():
-            yield from ((name, (_PUSH, parent, str(int(index)))) for name in names)
+    id = f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+    return Task(id, path, name, base, parts, caller)
 
 
 def _triggers(name: str, channels: Iterable[str]) -> Iterator[list[str]]:
     """What may trigger a node: its branch and its joins, or a function's input."""
-    joins = [channel for channel in channels if channel.startswith(_JOIN) and channel.endswith(f":{name}")]
+    joins = [channel for channel in channels if _ends_at(channel, name)]
     for size in range(min(len(joins), _MANY_JOINS), -1, -1):
         for chosen in combinations(joins, size):
             yield sorted((_BRANCH + name, *chosen))
@@ -220,8 +233,11 @@ def renamed(aliases: Aliases, place: Place, ns: str, task: Task) -> Task:
     """A task as the present code makes it, in a namespace under its present name."""
     name, path = aliases.node(task.name), renamed_path(aliases, task.path)
     kind, *rest = task.parts
-    rest = sorted(map(aliases.channel, rest)) if kind == _PULL else [renamed_path(aliases, part) for part in rest]
-    return Task(task_id(place, ns, name, (kind, *rest)), path, name, (kind, *rest))
+    if task.caller is not None:
+        caller = renamed(aliases, place, ns, task.caller)
+        return _made(place, caller.ns, path, name, (kind, caller.path, rest[-1]), caller)
+    parts = sorted(map(aliases.channel, rest)) if kind == _PULL else rest
+    return _made(place, ns, path, name, (kind, *parts))
 
 
 def names_in(path: str) -> set[str]:
