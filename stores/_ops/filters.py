@@ -93,15 +93,19 @@ def field_of(value: Mapping[str, Any], key: str) -> Any:
     return found
 
 
+_PLAIN = {type(None): "null", str: "text", bool: "bool", int: "number", float: "number", dict: "object", list: "list"}
+
+
 def kind_of(value: Any) -> str:
     """What a value is comparable with."""
-    if value is None or value is MISSING:
-        return "null" if value is None else "missing"
+    plain = _PLAIN.get(type(value))
+    if plain is not None:
+        return plain
+    if value is MISSING:
+        return "missing"
     if isinstance(value, str):
         return "text"
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, (int, float, Decimal, Real)):
+    if isinstance(value, (int, Decimal, Real)):
         return "number"
     if isinstance(value, Mapping):
         return "object"
@@ -159,7 +163,7 @@ def _walk(value: Mapping[str, Any], path: bytes) -> Iterator[bytes]:
         if not isinstance(key, str):
             continue
         below = path + _name(key)
-        if isinstance(field, Mapping):
+        if kind_of(field) == "object":
             yield from _walk(field, below)
         elif (canonical := _canonical(field)) is not None:
             yield _token(below, canonical)

@@ -23,53 +23,42 @@ class VectorCache:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._dims = 0
+        self._entries: dict[Version, int] = {}  # numbers of the entries below
+        self._spans: Any = None  # entry: first row, number of rows
         self._matrix: Any = None
         self._norms: Any = None
         self._used = 0
-        self._places: dict[Version, tuple[int, int]] = {}  # first row, number of rows
 
     def clear(self) -> None:
         """Forget everything: after a reindex, and when data has to be gone."""
         with self._lock:
-            self._matrix, self._used, self._places = None, 0, {}
+            self._entries, self._spans, self._matrix, self._norms, self._used = {}, None, None, None, 0
 
     def missing(self, versions: Iterable[Version]) -> list[Version]:
         """Those of these versions whose vectors are not here."""
-        places = self._places
-        return [version for version in versions if version not in places]
+        entries = self._entries
+        return [version for version in versions if version not in entries]
 
     def add(self, dims: int, found: Iterable[tuple[Version, bytes]]) -> None:
         """Keep the vectors of versions; ones of another length than `dims` count as none."""
         np = numpy()
+        new = dict(found)
+        counts = [len(vectors) // (4 * dims) if len(vectors) % (4 * dims) == 0 else 0 for vectors in new.values()]
+        kept = [vectors for vectors, count in zip(new.values(), counts, strict=True) if count]
+        rows = np.frombuffer(b"".join(kept), np.float32).reshape(-1, dims)
         with self._lock:
-            for version, vectors in found:
-                if version in self._places:
-                    continue
-                count = len(vectors) // (4 * dims) if len(vectors) % (4 * dims) == 0 else 0
-                matrix, norms = self._reserve(np, dims, count)
-                if count:
-                    rows = np.frombuffer(vectors, np.float32).reshape(-1, dims)
-                    matrix[self._used : self._used + count] = rows
-                    norms[self._used : self._used + count] = np.sqrt((rows * rows).sum(axis=1))
-                self._places[version] = (self._used, count)
+            if self._matrix is not None and self._matrix.shape[1] != dims:
+                self._entries, self._matrix, self._used = {}, None, 0
+            if 4 * dims * (self._used + len(rows)) > self._max_bytes:
+                self._entries, self._used = {}, 0
+            self._matrix = _grown(np, self._matrix, self._used, len(rows), (dims,), np.float32)
+            self._norms = _grown(np, self._norms, self._used, len(rows), (), np.float32)
+            self._spans = _grown(np, self._spans, len(self._entries), len(new), (2,), np.int64)
+            self._matrix[self._used : self._used + len(rows)] = rows
+            self._norms[self._used : self._used + len(rows)] = np.sqrt((rows * rows).sum(axis=1))
+            for version, count in zip(new, counts, strict=True):
+                self._spans[self._entries.setdefault(version, len(self._entries))] = (self._used, count)
                 self._used += count
-
-    def _reserve(self, np: Any, dims: int, count: int) -> tuple[Any, Any]:
-        """Make room for more rows; returns the arrays they go to."""
-        if self._matrix is not None and self._dims == dims and self._used + count <= len(self._matrix):
-            return self._matrix, self._norms
-        limit = max(1, self._max_bytes // (4 * dims))
-        if self._matrix is None or self._dims != dims or self._used + count > limit:
-            self._places, self._used, size = {}, 0, 256
-        else:
-            size = min(limit, 2 * len(self._matrix))
-        size = max(size, self._used + count)
-        matrix, norms = np.empty((size, dims), np.float32), np.empty(size, np.float32)
-        if self._used and self._matrix is not None:
-            matrix[: self._used], norms[: self._used] = self._matrix[: self._used], self._norms[: self._used]
-        self._matrix, self._norms, self._dims = matrix, norms, dims
-        return matrix, norms
 
     def nearest(
         self, versions: Sequence[Version], query: bytes, distance: str, limit: int
@@ -80,23 +69,61 @@ class VectorCache:
         cleared meanwhile.
         """
         np = numpy()
+        if not limit or not versions:
+            return []
         with self._lock:
             try:
-                places = [self._places[version] for version in versions]
+                entries = np.fromiter(map(self._entries.__getitem__, versions), np.int64, len(versions))
             except KeyError:
                 return None
-            matrix, norms, used = self._matrix, self._norms, self._used
-        if matrix is None or not used or not limit or not places:
-            return []
-        starts, counts = np.array(places, np.int64).T
-        owners = np.flatnonzero(counts)
+            spans, matrix, norms = self._spans[entries], self._matrix[: self._used], self._norms
+        owners = np.flatnonzero(spans[:, 1])
         if not len(owners):
             return []
-        rows = _rows(np, starts[owners], counts[owners])
-        scores = _scores(np, matrix[:used], norms, rows, np.frombuffer(query, np.float32), distance)
+        starts, counts = spans[owners].T
+        rows = _rows(np, starts, counts)
+        scores = _scores(np, matrix, norms, rows, np.frombuffer(query, np.float32), distance)
         if len(rows) > len(owners):
-            scores = np.maximum.reduceat(scores, np.cumsum(counts[owners]) - counts[owners])
+            scores = np.maximum.reduceat(scores, np.cumsum(counts) - counts)
         return [(int(owners[place]), float(scores[place])) for place in _best(np, scores, limit)]
+
+
+def _grown(np: Any, array: Any, used: int, more: int, shape: tuple[int, ...], kind: Any) -> Any:
+    """An array with room for more rows; the old one, if it has it."""
+    if array is not None and used + more <= len(array):
+        return array
+    grown = np.empty((max(256, 2 * used, used + more), *shape), kind)
+    if used:
+        grown[:used] = array[:used]
+    return grown
+
+
+def nearest(
+    self, versions: Sequence[Version], query: bytes, distance: str, limit: int
+) -> list[tuple[int, float]] | None:
+    """The most similar of these versions, best first, by their places in the list, with their scores.
+
+    The best vector of an item counts. None if not all are here: then they do not fit in, or the cache was
+    cleared meanwhile.
+    """
+    np = numpy()
+    with self._lock:
+        try:
+            places = [self._places[version] for version in versions]
+        except KeyError:
+            return None
+        matrix, norms, used = self._matrix, self._norms, self._used
+    if matrix is None or not used or not limit or not places:
+        return []
+    starts, counts = np.array(places, np.int64).T
+    owners = np.flatnonzero(counts)
+    if not len(owners):
+        return []
+    rows = _rows(np, starts[owners], counts[owners])
+    scores = _scores(np, matrix[:used], norms, rows, np.frombuffer(query, np.float32), distance)
+    if len(rows) > len(owners):
+        scores = np.maximum.reduceat(scores, np.cumsum(counts[owners]) - counts[owners])
+    return [(int(owners[place]), float(scores[place])) for place in _best(np, scores, limit)]
 
 
 def nearest(found: Sequence[tuple[Version, bytes]], query: bytes, distance: str, limit: int) -> list[tuple[int, float]]:
