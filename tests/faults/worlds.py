@@ -10,7 +10,8 @@ from stepvault.checkpointers.sqlite import SqliteSaver
 from tests.contract.building import checkpoint, config
 
 LONG = [f"{letter * 700}" for letter in "abcdef"]
-IDS = [f"00000000-0000-6000-8000-00000000000{n}" for n in range(10)]
+CHILDREN = ("chunk", "checkpoint", "write", "meta")
+IDS = [f"00000000-0000-6000-8000-0000000000{n:02}" for n in range(60)]
 
 
 def put(saver: Any, number: int, items: Any, *, parent: int | None = None, thread: str = "t", **metadata: Any) -> Any:
@@ -34,6 +35,20 @@ def begin(saver: Any) -> None:
     put(saver, 0, LONG[:2], thread="other")
 
 
+def everything(saver: Any) -> dict[str, list[Any]]:
+    """All that a saver sees; reading it shows that every value can be read."""
+    threads = sorted(thread.thread_id for thread in saver.threads(limit=1000))
+    state = {thread: list(saver.list({"configurable": {"thread_id": thread}})) for thread in threads}
+    assert sum(map(len, state.values())) == len(list(saver.list(None)))
+    return state
+
+
+def dangling(connection: sqlite3.Connection) -> list[str]:
+    """Tables with rows of threads that do not exist."""
+    query = "SELECT count(*) FROM stepvault_{} WHERE t NOT IN (SELECT no FROM stepvault_thread)"
+    return [name for name in CHILDREN if connection.execute(query.format(name)).fetchone()[0]]
+
+
 class SqliteWorld:
     """An SQLite database in memory, shared by the savers of several processes."""
 
@@ -55,22 +70,9 @@ class SqliteWorld:
         return saver
 
     def state(self) -> Any:
-        """Everything that is stored, as a reader sees it; every value can be read, nothing is left over."""
-        saver = self.saver(warm=False)
-        threads = sorted(thread.thread_id for thread in saver.threads(limit=1000))
-        state = {thread: list(saver.list({"configurable": {"thread_id": thread}})) for thread in threads}
-        assert sum(map(len, state.values())) == len(list(saver.list(None)))
-        assert not self.dangling(), self.dangling()
-        return state
-
-    def dangling(self) -> list[str]:
-        """Rows of threads that do not exist, and elements that nothing needs."""
-        found = []
-        for table in ("chunk", "checkpoint", "write", "meta"):
-            query = f"SELECT count(*) FROM stepvault_{table} WHERE t NOT IN (SELECT no FROM stepvault_thread)"
-            if self._connection.execute(query).fetchone()[0]:
-                found.append(f"{table} rows of no thread")
-        return found
+        """Everything that is stored."""
+        assert not dangling(self._connection)
+        return everything(self.saver(warm=False))
 
     def garbage(self, thread: str = "t") -> list[int]:
         """Element rows of a thread that hold nothing alive."""

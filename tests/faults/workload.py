@@ -1,0 +1,122 @@
+"""What a process does until it is killed, and a driver that kills it.
+
+Run as a program, it does the work again and again in child processes, each under a tenant of its own, and kills each
+at another point: before a batch, in the middle of one, after one. It prints how much each had been told was stored.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from stepvault._core.plan import Batch, run
+from tests.faults.scheduler import Step
+from tests.faults.worlds import LONG, put, write
+
+KINDS = ("before", "half", "after")
+
+
+def work() -> list[Step]:
+    """Every kind of write; each is one transaction, and done twice leaves what it leaves done once."""
+    steps: list[Step] = []
+    for n in range(5):
+        items = [*LONG[: n + 1], f"only {n} " * 100]
+        steps.append(lambda saver, n=n, items=items: put(saver, n, items, parent=n - 1 if n else None, run_id=f"r{n}"))
+        steps.append(lambda saver, n=n: write(saver, n, "task", LONG[n], "w" * 1500))
+    steps += [
+        lambda saver: saver.copy_thread("t", "copy"),
+        lambda saver: saver.prune(["t"]),
+        lambda saver: put(saver, 10, [*LONG, "after the prune" * 50], parent=4),
+        lambda saver: saver.delete_for_runs(["r2"]),
+        lambda saver: put(saver, 11, LONG[::-1], thread="copy", parent=3),
+        lambda saver: saver.delete_thread("t"),
+        lambda saver: put(saver, 12, LONG[:3]),
+        lambda saver: write(saver, 12, "task", LONG[1]),
+        lambda saver: saver.copy_thread("copy", "copy of the copy"),
+        lambda saver: saver.prune(["copy"]),
+        lambda saver: saver.prune(["copy of the copy"], strategy="delete"),
+        lambda saver: saver.delete_for_runs(["r4"]),
+        lambda saver: put(saver, 13, [*LONG, *LONG], parent=12),
+    ]
+    return steps
+
+
+class Deadly:
+    """A driver that kills its process at batch number `at`."""
+
+    def __init__(self, driver: Any, kind: str, at: int) -> None:
+        self._driver, self._kind, self._at = driver, kind, at
+        self._batches = count(1)
+
+    def run(self, op: Any) -> Any:
+        return run(op, self)
+
+    def close(self) -> None:
+        self._driver.close()
+
+    def execute(self, batch: Batch) -> Any:
+        with self._watched():
+            if self._kind == "half" and self._at < 0:
+                return self._half(batch)
+            return self._driver.execute(batch)
+
+    @contextmanager
+    def session(self, mode: Any) -> Iterator[Any]:
+        with self._watched(), self._driver.session(mode) as session:
+            yield session
+            if self._kind == "half" and self._at < 0:
+                kill()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        due = next(self._batches) == self._at
+        if due and self._kind == "before":
+            kill()
+        if due and self._kind == "half":
+            self._at = -1
+        yield
+        if due and self._kind == "after":
+            kill()
+
+    def _half(self, batch: Batch) -> Any:
+        """Only the first statements, then death before the commit."""
+        with self._driver.session("write") as session:
+            session.execute(Batch(batch.statements[: (len(batch.statements) + 1) // 2]))
+            kill()
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(module: str, name: str, url: str, options: str, *kinds: str) -> None:
+    factory = getattr(importlib.import_module(module), name).from_conn_string
+    for kind in kinds:
+        for at in count(1):
+            tenant = f"{kind} {at}"
+            reader, writer = os.pipe()
+            child = os.fork()
+            if not child:
+                saver = factory(url, tenant=tenant, **json.loads(options))
+                saver.setup()
+                saver._driver = Deadly(saver._driver, kind, at)
+                for step in work():
+                    step(saver)
+                    os.write(writer, b".")
+                os._exit(0)
+            os.close(writer)
+            with open(reader, "rb") as told:
+                print(json.dumps([tenant, len(told.read())]), flush=True)
+            if os.waitpid(child, 0)[1] == 0:
+                break
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
