@@ -98,34 +98,6 @@ def _grown(np: Any, array: Any, used: int, more: int, shape: tuple[int, ...], ki
     return grown
 
 
-def nearest(
-    self, versions: Sequence[Version], query: bytes, distance: str, limit: int
-) -> list[tuple[int, float]] | None:
-    """The most similar of these versions, best first, by their places in the list, with their scores.
-
-    The best vector of an item counts. None if not all are here: then they do not fit in, or the cache was
-    cleared meanwhile.
-    """
-    np = numpy()
-    with self._lock:
-        try:
-            places = [self._places[version] for version in versions]
-        except KeyError:
-            return None
-        matrix, norms, used = self._matrix, self._norms, self._used
-    if matrix is None or not used or not limit or not places:
-        return []
-    starts, counts = np.array(places, np.int64).T
-    owners = np.flatnonzero(counts)
-    if not len(owners):
-        return []
-    rows = _rows(np, starts[owners], counts[owners])
-    scores = _scores(np, matrix[:used], norms, rows, np.frombuffer(query, np.float32), distance)
-    if len(rows) > len(owners):
-        scores = np.maximum.reduceat(scores, np.cumsum(counts[owners]) - counts[owners])
-    return [(int(owners[place]), float(scores[place])) for place in _best(np, scores, limit)]
-
-
 def nearest(found: Sequence[tuple[Version, bytes]], query: bytes, distance: str, limit: int) -> list[tuple[int, float]]:
     """`VectorCache.nearest` for more vectors than a cache holds."""
     dims = len(query) // 4
