@@ -21,6 +21,9 @@ import pytest
 import redis
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
+from stepvault.encryption import Keyring
+
+KEYRING = Keyring({"test": bytes(range(32))})
 MODES = ("sync", "async")  # of one saver object
 AIO = "aio"  # the async half under its official name
 
@@ -57,6 +60,7 @@ def _in_thread(name: str) -> Any:
 for _name in (
     *("get_tuple", "put", "put_writes", "get_delta_channel_history"),
     *("delete_thread", "delete_for_runs", "copy_thread", "prune", "threads", "setup", "close"),
+    *("sweep", "apply_ttl", "tag", "untag", "tags"),
 ):
     setattr(AsAsync, f"a{_name}", _in_thread(_name))
 
@@ -70,6 +74,8 @@ class Database:
     fixture: ClassVar[str]  # gives an empty database
     server: ClassVar[bool] = True
     options: ClassVar[dict[str, Any]] = {}
+    modes: ClassVar[Sequence[str]] = (*MODES, AIO)
+    sealed: ClassVar[bool] = False
 
     def __init__(self, mode: str, url: str) -> None:
         self.mode = mode
@@ -135,6 +141,15 @@ class SqliteDatabase(Database):
         return os.path.getsize(self.url)
 
 
+class SealedSqliteDatabase(SqliteDatabase):
+    """The whole suite once more with everything sealed; what only sealing does is in `tests/contract/sealed`."""
+
+    name = "sqlite-sealed"
+    options: ClassVar[dict[str, Any]] = {"keyring": KEYRING}
+    modes = ("async",)
+    sealed = True
+
+
 class PostgresDatabase(Database):
     name = "postgres"
     module = "stepvault.checkpointers.postgres"
@@ -191,6 +206,7 @@ class RedisClusterDatabase(RedisDatabase):
 
 DATABASES: tuple[type[Database], ...] = (
     SqliteDatabase,
+    SealedSqliteDatabase,
     PostgresDatabase,
     RedisDatabase,
     RedisClusterDatabase,
@@ -209,6 +225,7 @@ def matrix(modes: Sequence[str] = MODES) -> list[Any]:
         for cls in DATABASES
         if cls.name in WANTED and cls.exists()
         for mode in modes
+        if mode in cls.modes
     ]
 
 

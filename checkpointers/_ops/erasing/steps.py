@@ -127,7 +127,8 @@ def _count(scope: Scope, current: Request, more: dict[str, int]) -> Op[None]:
     def alter(present: Request) -> Request:
         counts = dict(present.counts)
         for name, count in more.items():
-            counts[name] = counts.get(name, 0) + count
+            if count:
+                counts[name] = counts.get(name, 0) + count
         return replace(present, counts=counts)
 
     if any(more.values()):

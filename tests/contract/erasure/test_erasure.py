@@ -1,0 +1,245 @@
+"""One person is forgotten everywhere, with proof, and stays forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import interrupt
+
+from stepvault.checkpointers._erasure import Erasure
+from stepvault.checkpointers._inbox import Inbox
+from stepvault.erasure import verify_receipt
+from stepvault.errors import (
+    ConfigurationError,
+    HoldError,
+    PlanStaleError,
+    SubjectErasedError,
+    ThreadGoneError,
+    VerifyFailedError,
+)
+from tests.contract.building import config, put
+from tests.contract.matrix import Database
+
+HOSTILE = ("ann", "ann-2", "an", "a%n_*'\"\x00/:{}", "ünï", "x" * 300)
+
+
+async def filled(saver: Any, subjects: Any = ("ann", "bob")) -> None:
+    for subject in subjects:
+        await put(saver, {"a": f"secret of {subject}" * 30}, at=config(f"thread of {subject}", user_id=subject))
+    await put(saver, {"a": 1}, at=config("nobody's"))
+
+
+async def names(saver: Any) -> set[str]:
+    return {thread.thread_id for thread in (await saver.athreads()).threads}
+
+
+def erasure_of(saver: Any, **options: Any) -> Erasure:
+    return Erasure(getattr(saver, "saver", saver), **options)
+
+
+async def test_a_person_is_gone_and_the_others_are_not(database: Database) -> None:
+    saver = await database.saver()
+    await filled(saver)
+    erasure = erasure_of(saver)
+    plan = await erasure.aplan("ann")
+    assert [thread.thread_id for thread in plan.threads] == ["thread of ann"]
+    assert plan.unattributed == 1
+    request = await erasure.aerase("ann", plan=plan)
+    assert request.state == "receipted"
+    assert request.counts == {"threads": 1, "checkpoints": 1}
+    assert await names(saver) == {"thread of bob", "nobody's"}
+    assert b"secret of ann" not in database.content()
+    assert (await erasure.aplan("ann")).threads == []
+
+
+async def test_late_writes_are_refused(database: Database) -> None:
+    saver = await database.saver()
+    await filled(saver)
+    erasure = erasure_of(saver)
+    await erasure.aerase("ann")
+    for thread in ("thread of ann", "another"):
+        with pytest.raises(SubjectErasedError):
+            await put(saver, {"a": 1}, at=config(thread, user_id="ann"))
+    with pytest.raises(SubjectErasedError):
+        await saver.aput_writes(config("third", checkpoint_id="c", user_id=["bob", "ann"]), [("a", 1)], "task")
+    assert await names(saver) == {"thread of bob", "nobody's"}
+    await erasure.areadmit("ann")
+    await put(saver, {"a": 1}, at=config("fresh", user_id="ann"))
+    assert [thread.thread_id for thread in (await erasure.aplan("ann")).threads] == ["fresh"]
+
+
+@pytest.mark.parametrize("shared", ["keep", "erase"])
+async def test_shared_threads_follow_the_choice(shared: str, database: Database) -> None:
+    saver = await database.saver()
+    await put(saver, {"a": 1}, at=config("both", user_id=["ann", "bob"]))
+    erasure = erasure_of(saver)
+    assert [thread.shared for thread in (await erasure.aplan("ann")).threads] == [True]
+    request = await erasure.aerase("ann", shared=shared)
+    assert await names(saver) == ({"both"} if shared == "keep" else set())
+    assert request.counts == ({"shared": 1} if shared == "keep" else {"threads": 1, "checkpoints": 1})
+    if shared == "keep":
+        await put(saver, {"a": 2}, at=config("both", user_id="bob"))
+        with pytest.raises(SubjectErasedError):
+            await put(saver, {"a": 3}, at=config("both", user_id="ann"))
+
+
+async def test_subjects_are_told_apart_whatever_they_look_like(database: Database) -> None:
+    saver = await database.saver()
+    await filled(saver, HOSTILE)
+    for n, subject in enumerate(HOSTILE):
+        request = await erasure_of(saver).aerase(subject)
+        assert request.counts == {"threads": 1, "checkpoints": 1}
+        assert len(await names(saver)) == len(HOSTILE) - n
+
+
+async def test_a_hold_stops_it(database: Database) -> None:
+    saver = await database.saver()
+    await filled(saver)
+    erasure = erasure_of(saver)
+    await erasure.ahold("ann", "case 12")
+    with pytest.raises(HoldError, match="case 12"):
+        await erasure.aerase("ann")
+    assert "thread of ann" in await names(saver)
+    await erasure.arelease("ann")
+    assert (await erasure.aerase("ann")).state == "receipted"
+
+
+async def test_a_stale_plan_is_refused(database: Database) -> None:
+    saver = await database.saver()
+    await filled(saver)
+    erasure = erasure_of(saver)
+    plan = await erasure.aplan("ann")
+    await put(saver, {"a": 1}, at=config("new", user_id="ann"))
+    with pytest.raises(PlanStaleError):
+        await erasure.aerase("ann", plan=plan)
+    with pytest.raises(ConfigurationError):
+        await erasure.aerase("ann", shared="some")
+
+
+async def test_receipts_are_genuine_and_chained(database: Database) -> None:
+    saver = await database.saver()
+    await filled(saver)
+    erasure = erasure_of(saver)
+    key = await erasure.apublic_key()
+    receipts = []
+    for subject in ("ann", "bob"):
+        request = await erasure.aerase(subject)
+        assert request.receipt is not None
+        receipts.append(request.receipt["receipt"])
+        assert subject not in json.dumps(request.receipt["receipt"])
+        assert verify_receipt(json.dumps(request.receipt["receipt"]), key)["removed"]["threads"] == 1
+        assert (await erasure.astatus(request.id)).receipt == request.receipt
+    assert receipts[0]["previous"] is None
+    assert receipts[1]["previous"] is not None
+    for name, value in (("remaining", 1), ("previous", None), ("removed", {})):
+        with pytest.raises(VerifyFailedError):
+            verify_receipt({**receipts[1], name: value}, key)
+    with pytest.raises(VerifyFailedError):
+        verify_receipt(receipts[0], "00" * 32)
+    with pytest.raises(VerifyFailedError):
+        verify_receipt("{}", key)
+
+
+async def test_the_store_is_part_of_it(database: Database) -> None:
+    saver, store = await database.saver(), InMemoryStore()
+    for namespace in (("users", "ann"), ("users", "ann", "notes"), ("users", "ann-2"), ("teams", "x", "ann")):
+        store.put(namespace, "k", {"v": 1})
+    erasure = erasure_of(saver, store=store)
+    assert (await erasure.aplan("ann")).namespaces == {
+        ("users", "ann"): 2,
+        ("users", "ann", "notes"): 1,
+        ("teams", "x", "ann"): 1,
+    }
+    await erasure.aerase("ann")
+    assert [item.namespace for item in store.search(())] == [("users", "ann-2")]
+
+
+async def test_patterns_say_whose_a_namespace_is(database: Database) -> None:
+    saver, store = await database.saver(), InMemoryStore()
+    store.put(("users", "u-ann"), "k", {})
+    store.put(("users", "ann"), "k", {})
+    erasure = erasure_of(saver, store=store, subject_patterns=[("users", "u-{subject}")])
+    await erasure.aerase("ann")
+    assert [item.namespace for item in store.search(())] == [("users", "ann")]
+
+
+async def test_a_journal_outlives_the_database(database: Database, tmp_path: Path) -> None:
+    saver = await database.saver()
+    journal = tmp_path / "journal.jsonl"
+    await filled(saver)
+    await erasure_of(saver, journal=journal).aerase("ann")
+    assert "ann" not in journal.read_text()
+    other = saver.for_tenant("restored")  # as a database that never knew of the erasure
+    await filled(other)
+    line = json.loads(journal.read_text())
+    stones = tmp_path / "restored.jsonl"
+    scope = getattr(other, "saver", other)._scope
+    from stepvault.checkpointers._ops.subjects import token
+
+    stones.write_text(json.dumps({**line, "tenant": scope.tenant.hex(), "token": token(scope, "ann").hex()}) + "\n")
+    done = await erasure_of(other, journal=stones).areconcile()
+    assert [request.counts for request in done] == [{"threads": 1, "checkpoints": 1}]
+    assert await names(other) == {"thread of bob", "nobody's"}
+    assert await erasure_of(other, journal=stones).areconcile() == []
+
+
+async def test_export_gives_everything_in_clear(database: Database) -> None:
+    saver, store = await database.saver(), InMemoryStore()
+    await filled(saver)
+    store.put(("users", "ann"), "k", {"likes": "tea"})
+    out = io.StringIO()
+    assert await erasure_of(saver, store=store).aexport("ann", out) == 2
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert lines[0]["values"] == {"a": "secret of ann" * 30}
+    assert lines[1]["value"] == {"likes": "tea"}
+
+
+async def test_a_run_at_work_is_told(async_database: Database) -> None:
+    saver = await async_database.raw()
+    erasure = erasure_of(async_database.under_async_names(saver))
+
+    async def node(state: MessagesState) -> Any:
+        await erasure.aerase("ann")
+        return {"messages": [("ai", "x")]}
+
+    graph = StateGraph(MessagesState).add_node("n", node).add_edge(START, "n").compile(checkpointer=saver)
+    with pytest.raises((ThreadGoneError, SubjectErasedError)):
+        await graph.ainvoke({"messages": []}, config(user_id="ann"))
+    assert await names(async_database.under_async_names(saver)) == set()
+
+
+async def test_deciders_are_people_too(async_database: Database) -> None:
+    saver = await async_database.raw()
+
+    def ask(state: MessagesState) -> Any:
+        return {"messages": [("ai", interrupt("?"))]}
+
+    graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=saver)
+    waiting = (await graph.ainvoke({"messages": []}, config(user_id="bob")))["__interrupt__"][0].id
+    await Inbox(saver).adecide(waiting, "yes", by="ann")
+    erasure = erasure_of(async_database.under_async_names(saver))
+    assert (await erasure.aplan("ann")).decisions == 1
+    assert (await erasure.aerase("ann")).counts == {"decisions": 1}
+    decision = (await Inbox(saver).aget(waiting)).decision
+    assert decision is not None
+    assert decision.answer == "yes"
+    assert decision.by is not None
+    assert decision.by.startswith("erased:")
+
+
+async def test_two_workers_write_one_receipt(database: Database) -> None:
+    one, two = await database.saver(), await database.saver()
+    for n in range(12):
+        await put(one, {"a": n}, at=config(f"t{n}", user_id="ann"))
+    done = await asyncio.gather(erasure_of(one).aerase("ann"), erasure_of(two).aerase("ann"))
+    receipts = {json.dumps(request.receipt, sort_keys=True) for request in done}
+    requests = {request.id for request in done}
+    assert len(receipts) == len(requests)
+    assert await names(one) == set()

@@ -1,0 +1,102 @@
+"""Histories are kept to a length; what is needed stays."""
+
+from __future__ import annotations
+
+import operator
+from typing import Annotated, Any
+
+import pytest
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+from typing_extensions import TypedDict
+
+from stepvault.errors import ConfigurationError
+from tests.contract.building import config, id_of, ids, put, whole
+from tests.contract.matrix import Database
+
+
+class State(TypedDict):
+    log: Annotated[list[str], operator.add]
+
+
+async def chain(saver: Any, count: int, ns: str = "") -> list[Any]:
+    at, stored = config(ns=ns), []
+    for n in range(count):
+        at = await put(saver, {"a": n, "long": f"{n}" * 400}, at=at)
+        stored.append(at)
+    return stored
+
+
+async def test_the_newest_stay_in_each_namespace(database: Database) -> None:
+    saver = await database.saver(retention={"keep_last": 3})
+    root, child = await chain(saver, 6), await chain(saver, 5, "child:1")
+    report = await saver.asweep()
+    assert report.trimmed == 5
+    assert report.freed > 0
+    assert await ids(saver, config()) == [id_of(at) for at in root[:-4:-1]]
+    assert await ids(saver, config(ns="child:1")) == [id_of(at) for at in child[:-4:-1]]
+    for entry in await whole(saver):
+        assert entry.checkpoint["channel_values"]["long"] == str(entry.checkpoint["channel_values"]["a"]) * 400
+    assert (await saver.asweep()).trimmed == 0
+
+
+async def test_what_only_the_removed_needed_is_gone(database: Database) -> None:
+    saver = await database.saver(retention={"keep_last": 1})
+    marker = "marker-77b1e0"
+    await put(saver, {"a": marker * 60})
+    await put(saver, {"a": "y" * 600})
+    await saver.asweep()
+    assert marker.encode() not in database.content()
+
+
+async def test_writing_keeps_a_thread_short_by_itself(database: Database) -> None:
+    saver = await database.saver(retention={"keep_last": 4})
+    await chain(saver, 40)
+    assert len(await ids(saver, config())) <= 4 + 8
+
+
+async def test_tagged_checkpoints_stay(database: Database) -> None:
+    saver = await database.saver(retention={"keep_last": 1})
+    stored = await chain(saver, 5)
+    await saver.atag(stored[1], "approved")
+    assert await saver.atags("t") == {"approved": id_of(stored[1])}
+    await saver.asweep()
+    assert await ids(saver, config()) == [id_of(stored[4]), id_of(stored[1])]
+    await saver.auntag("t", "approved")
+    await saver.asweep()
+    assert await ids(saver, config()) == [id_of(stored[4])]
+
+
+async def test_old_ones_go_by_age_and_big_ones_by_size(database: Database) -> None:
+    saver = await database.saver(retention={"max_age": 60})
+    await chain(saver, 3)
+    assert (await saver.asweep()).trimmed == 0
+    small = await database.saver(retention={"max_bytes": 1})
+    assert (await small.asweep()).trimmed == 2
+
+
+async def test_a_waiting_question_stays_loadable(async_database: Database) -> None:
+    saver = await async_database.raw(retention={"keep_last": 1})
+
+    def ask(state: State) -> Any:
+        return {"log": [interrupt("?")]}
+
+    graph = StateGraph(State).add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=saver)
+    await graph.ainvoke({"log": ["a"]}, config())
+    await async_database.under_async_names(saver).asweep()
+    assert (await graph.ainvoke(Command(resume="yes"), config()))["log"] == ["a", "yes"]
+
+
+@pytest.mark.parametrize("retention", [{"keep_last": 0}, {"keep": 1}, {"max_age": -1}, {"max_bytes": "1"}, 7])
+async def test_what_is_no_limit_is_refused(retention: Any, database: Database) -> None:
+    with pytest.raises(ConfigurationError):
+        database.unprepared(retention=retention)
+
+
+async def test_a_tag_needs_a_stored_checkpoint(database: Database) -> None:
+    saver = await database.saver()
+    await put(saver, {"a": 1})
+    with pytest.raises(ConfigurationError):
+        await saver.atag(config(), "x")
+    with pytest.raises(ConfigurationError):
+        await saver.atag(config(checkpoint_id="no such"), "x")
