@@ -105,7 +105,7 @@ INSERT INTO stepvault_checkpoint
         int4multirange(int4range(i / 640, i / 640 + 1)), 'b'
     FROM generate_series(1, 20000) i;
 INSERT INTO stepvault_write SELECT t, ns, id, 't', 0, NULL, 0, NULL, 'b' FROM stepvault_checkpoint;
-INSERT INTO stepvault_chunk SELECT i % 10 + 1, i, 1, 'b' FROM generate_series(1, 20000) i;
+INSERT INTO stepvault_chunk SELECT i % 10 + 1, i, 1, decode(repeat('ab', 500), 'hex') FROM generate_series(1, 20000) i;
 INSERT INTO stepvault_meta SELECT 'x', t, ns, id FROM stepvault_checkpoint;
 INSERT INTO stepvault_note SELECT i % 10 + 1, ('n' || i)::bytea, 'b' FROM generate_series(1, 20000) i;
 """
