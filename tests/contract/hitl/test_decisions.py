@@ -137,7 +137,8 @@ async def test_values_and_answers_keep_their_types(app: App) -> None:
 
 
 async def test_whoever_lists_need_not_know_the_classes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = make_dataclass("Claim", [("number", int)], module="an_app")
+    made = make_dataclass("Claim", [("number", int)])
+    made.__module__ = "an_app"
     monkeypatch.setitem(sys.modules, "an_app", ModuleType("an_app"))
     sys.modules["an_app"].Claim = made  # type: ignore[attr-defined]
 
