@@ -98,6 +98,21 @@ class Dialect(Protocol):
         """Copy every row of `source` into the new thread of `guard`; False if the target exists."""
         ...
 
+    def begin_copy(self, guard: Guard) -> Op[ThreadRow | None]:
+        """Begin a thread that is filled by guarded writes; None if it exists. The caller holds a write transaction.
+
+        Where there are none, the thread counts as absent until `finish_copy`, and goes by itself if that never comes.
+        """
+        ...
+
+    def finish_copy(self, guard: Guard) -> Op[bool]:
+        """Make a thread that `begin_copy` began as real as any; False if it is gone."""
+        ...
+
+    def tenants(self) -> Op[list[bytes]]:
+        """Every tenant that has a thread."""
+        ...
+
     def threads_of_runs(self, tenant: bytes, runs: Sequence[bytes]) -> Op[list[ThreadKey]]:
         """Threads that hold rows of these runs."""
         ...

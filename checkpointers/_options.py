@@ -20,7 +20,10 @@ from stepvault._core.metadata import CREDENTIAL_KEYS
 from stepvault._core.runs import Runs
 from stepvault._drivers.gate import HybridGate
 from stepvault.checkpointers._dialect import Dialect
+from stepvault.checkpointers._keys import keys_of
 from stepvault.checkpointers._ops.context import Clock, Core, Tables
+from stepvault.checkpointers._sealed import SealedDialect
+from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError
 from stepvault.ttl import Retention, ThreadTtl
 from stepvault.types import TypedSerializer
@@ -42,6 +45,8 @@ class StorageOptions:
         subject_key: `configurable` keys that name the person a thread belongs to (one id or several under each).
         require_subject: Refuse to store a thread that names nobody.
         types: Application classes to register, see `TypedSerializer`.
+        keyring: Seals everything that is stored, see docs/encryption.md; needs `stepvault[crypto]`.
+        keys_url: Another database for the wrapped data keys; any backend.
         state_version: The version of the application's state, see docs/evolution.md.
         state_migrations: `{1: function}`: makes the channel values of version 2 from those of version 1.
         state_schema: A pydantic model, dataclass or TypedDict that channel values must fit.
@@ -61,6 +66,8 @@ class StorageOptions:
     retention: Mapping[str, Any] | None = None
     subject_key: str | Sequence[str] = "user_id"
     require_subject: bool = False
+    keyring: Keyring | None = None
+    keys_url: str | None = None
     state_version: int | None = None
     state_migrations: Mapping[int, Migration] | None = None
     state_schema: type | None = None
@@ -93,8 +100,10 @@ class StorageOptions:
 def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProtocol) -> Core:
     """The shared parts of a saver."""
     native = serde if isinstance(serde, TypedSerializer) else options.serializer()
+    keys = keys_of(dialect, options.keyring, options.keys_url)
     return Core(
-        dialect=dialect,
+        dialect=dialect if keys is None else SealedDialect(dialect, keys),
+        keys=keys,
         knowledge=Knowledge(HybridGate, options.cache_bytes),
         runs=Runs(),
         codec=Codec(options.compression),

@@ -17,6 +17,7 @@ from stepvault._core.plan import Call, Op
 from stepvault._core.ports import Port
 from stepvault._core.runs import Run, Runs, is_bound
 from stepvault._core.values import Decoder
+from stepvault._keystore.keys import Keys
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.errors import ConfigurationError
 from stepvault.ttl import Retention, ThreadTtl
@@ -47,9 +48,10 @@ class Clock:
 
 @dataclass(slots=True)
 class Tables:
-    """Whether the tables are known to be there."""
+    """Whether the tables are known to be there, and since when they may be read: see `admission`."""
 
     ready: bool = False
+    admitted: float = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Core:
     on_conflict: str = "fork"
     interrupt_deadline: float | None = None  # minutes
     evolution: Evolution = field(default_factory=Evolution)
+    keys: Keys | None = None  # of a sealed database
 
     def compute(self, work: Callable[[], T], size: int) -> Op[T]:
         """Do some encoding or decoding, off the event loop if it is much."""
@@ -93,6 +96,10 @@ class Scope:
 
     def key(self, thread_id: Any) -> ThreadKey:
         return ThreadKey(self.tenant, text_key("thread_id", thread_text(thread_id)))
+
+    def mark(self, data: bytes) -> bytes:
+        """What stands for an id where it can be read: a token of it in a sealed database, else the id itself."""
+        return data if self.core.keys is None else self.core.keys.mark(self.tenant, data)
 
     @property
     def native(self) -> Port:

@@ -7,8 +7,9 @@ from typing import Any
 
 from stepvault._core.ids import new_uid, text_of
 from stepvault._core.plan import Atomic, Op
-from stepvault._core.rows import Guard
+from stepvault._core.rows import Guard, Skeleton
 from stepvault._core.state import State
+from stepvault.checkpointers._ops import transfer
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.errors import ConfigurationError, ConflictError
@@ -42,7 +43,16 @@ def _copy(scope: Scope, source: Any, target: Any) -> Op[bool | None]:
         return None
     state = replace(State.unpack(skeleton.thread.extents), lease=None)
     guard = Guard(target, None, new_uid(), scope.core.random(8), state.pack())
-    if not (yield from dialect.copy(skeleton.thread, guard)):
+    if not (yield from _copy_rows(scope, skeleton, guard)):
         return False
     yield from keeping.settle_copy(scope, target)
     return True
+
+
+def _copy_rows(scope: Scope, skeleton: Skeleton, guard: Guard) -> Op[bool]:
+    """Sealed rows are bound to their thread, so those of a copy are sealed anew."""
+    dialect = scope.core.dialect
+    if scope.core.keys is None:
+        return (yield from dialect.copy(skeleton.thread, guard))
+    whole = yield from transfer.take(scope, dialect, skeleton)
+    return (yield from transfer.give(scope, dialect, guard, whole))

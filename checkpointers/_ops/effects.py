@@ -141,7 +141,7 @@ def _read(scope: Scope, body: bytes) -> Effect:
 def restore_hints(scope: Scope, thread: ThreadKey, keys: Sequence[bytes]) -> Op[None]:
     """Make effects findable."""
     version = scope.core.random(8)
-    changes = [DocChange(_hint(thread, key), ormsgpack.packb([thread.thread, key]), version) for key in keys]
+    changes = [DocChange(_hint(scope, thread, key), ormsgpack.packb([thread.thread, key]), version) for key in keys]
     if changes:
         yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)
 
@@ -149,12 +149,12 @@ def restore_hints(scope: Scope, thread: ThreadKey, keys: Sequence[bytes]) -> Op[
 def drop_hints(scope: Scope, thread: ThreadKey, keys: Sequence[bytes]) -> Op[None]:
     """Let effects be found no more: they are done, or gone."""
     if keys:
-        changes = [DocChange(_hint(thread, key), None, b"") for key in keys]
+        changes = [DocChange(_hint(scope, thread, key), None, b"") for key in keys]
         yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)
 
 
-def _hint(thread: ThreadKey, key: bytes) -> bytes:
-    return hashlib.blake2b(thread.thread, digest_size=16).digest() + key
+def _hint(scope: Scope, thread: ThreadKey, key: bytes) -> bytes:
+    return hashlib.blake2b(scope.mark(thread.thread), digest_size=16).digest() + key
 
 
 def in_doubt(scope: Scope) -> Op[list[EffectRecord]]:

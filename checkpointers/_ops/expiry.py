@@ -62,9 +62,9 @@ def _ttl_of(scope: Scope, at: Address, state: State) -> int | None:
 
 def watch(scope: Scope, key: ThreadKey, when: int) -> Op[None]:
     """Have a sweep look at a thread at a time."""
-    change = DocChange(_doc_key(key, when), key.thread, scope.core.random(8))
+    change = DocChange(_doc_key(scope, key, when), key.thread, scope.core.random(8))
     yield from scope.core.dialect.write_docs(space(scope, SPACE), [change])
 
 
-def _doc_key(key: ThreadKey, when: int) -> bytes:
-    return when.to_bytes(8, "big") + hashlib.blake2b(key.thread, digest_size=8).digest()
+def _doc_key(scope: Scope, key: ThreadKey, when: int) -> bytes:
+    return when.to_bytes(8, "big") + hashlib.blake2b(scope.mark(key.thread), digest_size=8).digest()

@@ -38,7 +38,7 @@ class Joined(NamedTuple):
 
 def token(scope: Scope, subject: str) -> bytes:
     """Sixteen bytes that stand for a person in the tables."""
-    text = text_key("thread_id", subject)
+    text = scope.mark(text_key("thread_id", subject))
     return hashlib.blake2b(text, digest_size=16, key=hashlib.blake2b(scope.tenant, digest_size=32).digest()).digest()
 
 
@@ -63,7 +63,8 @@ def joined(scope: Scope, at: Address, state: State) -> Op[Joined]:
         return Joined(state, [])
     yield from check_living(scope, new)
     changes = [
-        DocChange(_place(mark, at.key), _body(subject, at.key), scope.core.random(8)) for mark, subject in new.items()
+        DocChange(_place(scope, mark, at.key), _body(subject, at.key), scope.core.random(8))
+        for mark, subject in new.items()
     ]
     yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), changes)
     notes = [Note(PREFIX + mark, scope.native.dumps(subject)) for mark, subject in new.items()]
@@ -100,13 +101,16 @@ def note_decider(scope: Scope, key: ThreadKey, interrupt_id: str, by: str) -> Op
     """
     mark = token(scope, by)
     yield from check_living(scope, {mark: by})
-    place = _place(mark, key) + hashlib.blake2b(interrupt_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    place = (
+        _place(scope, mark, key)
+        + hashlib.blake2b(interrupt_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    )
     change = DocChange(place, ormsgpack.packb([key.thread, interrupt_id]), scope.core.random(8))
     yield from scope.core.dialect.write_docs(space(scope, DECIDERS), [change])
 
 
-def _place(mark: bytes, key: ThreadKey) -> bytes:
-    return mark + hashlib.blake2b(key.thread, digest_size=16).digest()
+def _place(scope: Scope, mark: bytes, key: ThreadKey) -> bytes:
+    return mark + hashlib.blake2b(scope.mark(key.thread), digest_size=16).digest()
 
 
 def _body(subject: str, key: ThreadKey) -> bytes:

@@ -168,6 +168,9 @@ class PostgresDialect:
         rows = yield from self._ask("chunks", no=Int8(thread.no), numbers=[Int8(no) for no in numbers])
         return Loaded(thread, chunks=[ChunkRow(*row) for row in rows])
 
+    def tenants(self) -> Op[list[bytes]]:
+        return [row[0] for row in (yield from self._ask("tenants"))]
+
     def threads_of_runs(self, tenant: bytes, runs: Sequence[bytes]) -> Op[list[ThreadKey]]:
         rows = yield from self._ask("threads_of_runs", tenant=tenant, runs=list(runs))
         return [ThreadKey(*row) for row in rows]
@@ -215,6 +218,14 @@ class PostgresDialect:
             writing.add(alias, f"copy_{alias}")
         writing.args["from"] = Int8(source.no)
         return bool((yield from self._write(writing, "g.no")))
+
+    def begin_copy(self, guard: Guard) -> Op[ThreadRow | None]:
+        done = yield from self.put_writes(guard, Elements(), ())
+        return None if done is None else ThreadRow(done[0], guard.uid, guard.rev, b"")
+
+    def finish_copy(self, guard: Guard) -> Op[bool]:
+        return True
+        yield
 
     def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
         names = {"tenant": key.tenant, "thread": key.thread}

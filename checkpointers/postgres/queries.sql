@@ -145,6 +145,9 @@ LEFT JOIN {note} n ON n.t = t.no AND n.key = x.key
 -- name: now
 SELECT {now}
 
+-- name: tenants
+SELECT DISTINCT tenant FROM {thread} ORDER BY tenant
+
 -- Docs
 
 -- name: docs

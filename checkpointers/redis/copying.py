@@ -33,6 +33,16 @@ class Copying(Writing):
                     return True
         raise ConflictError("The thread to copy is written without pause; repeat later.")
 
+    def begin_copy(self, guard: Guard) -> Op[ThreadRow | None]:
+        entry = Entry(score=(yield from self._register(guard.key)))
+        if (yield from self._call("open_copy", guard, entry, b"", (_LIVE_MS,))) is None:
+            return None
+        return ThreadRow(self._address(guard), guard.uid, guard.rev, b"")
+
+    def finish_copy(self, guard: Guard) -> Op[bool]:
+        (done,) = yield Batch([Script("commit_copy", (self._address(guard),), (guard.uid,))], retry=True)
+        return bool(done)
+
     def _fill(self, source: ThreadRow, guard: Guard) -> Op[bool]:
         """Copy raw fields; False if the source changed meanwhile."""
         before = yield from self._revision(source)

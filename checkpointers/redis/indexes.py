@@ -93,6 +93,19 @@ class Indexes:
             yield from self._sweep(index, gone)
         return list(found)
 
+    def tenants(self) -> Op[list[bytes]]:
+        found: set[bytes] = set()
+        cursor = 0
+        while True:
+            ((cursor, addresses),) = yield Batch(
+                [Command(("SCAN", cursor, "MATCH", self.keys.thread_pattern(), "COUNT", 500))]
+            )
+            if addresses:
+                replies = yield Batch([Command(("HMGET", address, "id", "y")) for address in addresses])
+                found |= {thread_key(packed).tenant for packed, provisional in replies if packed and not provisional}
+            if not cursor:
+                return sorted(found)
+
     def rebuild(self) -> Op[int]:
         """Put back every missing entry by what the threads say of themselves; how many there were."""
         cursor, added = 0, 0

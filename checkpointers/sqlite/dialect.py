@@ -150,6 +150,9 @@ class SqliteDialect:
         replies = yield Batch([Stmt(SQL["chunk"], (thread.no, number)) for number in numbers])
         return Loaded(thread, chunks=[ChunkRow(*row) for rows in replies for row in rows])
 
+    def tenants(self) -> Op[list[bytes]]:
+        return [row[0] for row in (yield from _one(Stmt(SQL["tenants"])))]
+
     def threads_of_runs(self, tenant: bytes, runs: Sequence[bytes]) -> Op[list[ThreadKey]]:
         replies = yield Batch([Stmt(SQL["threads_of_run"], (tenant, run)) for run in runs])
         return list(dict.fromkeys(ThreadKey(*row) for rows in replies for row in rows))
@@ -220,6 +223,14 @@ class SqliteDialect:
         ]
         replies = yield Batch(batch)
         return bool(replies[0])
+
+    def begin_copy(self, guard: Guard) -> Op[ThreadRow | None]:
+        done = yield from self.put_writes(guard, Elements(), ())
+        return None if done is None else ThreadRow(done[0], guard.uid, guard.rev, b"")
+
+    def finish_copy(self, guard: Guard) -> Op[bool]:
+        return True
+        yield
 
     # -- notes and docs
 

@@ -168,6 +168,9 @@ INSERT INTO stepvault_meta (token, t, ns, checkpoint)
 SELECT token, (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3), ns, checkpoint
 FROM stepvault_meta WHERE t = ?1
 
+-- name: tenants
+SELECT DISTINCT tenant FROM stepvault_thread ORDER BY tenant
+
 -- name: threads_of_run
 SELECT t.tenant, t.thread FROM stepvault_thread t
 WHERE t.tenant = ?1 AND t.no IN (

@@ -34,7 +34,7 @@ async def test_a_deleted_thread_is_gone_whole(database: Database) -> None:
     await grow(saver, "doomed: marker", "sub")
     await put(saver, {"secret": ["marker of a value" * 50]}, at=config("doomed: marker"))
     kept = await whole(saver, "kept")
-    assert b"marker of a value" in database.content()
+    assert database.sealed or b"marker of a value" in database.content()
 
     await saver.adelete_thread("doomed: marker")
 
@@ -114,13 +114,13 @@ async def test_pruning_frees_what_only_old_checkpoints_needed(database: Database
     await put(saver, {}, at=first, channel_versions={"kept": "00000001", "gone": "00000002"}, new=new)
     await saver.aput_writes(first, [("gone", "write marker" * 100)], "task")
     content = database.content()
-    assert b"old marker" in content
-    assert b"write marker" in content
+    assert database.sealed or b"old marker" in content
+    assert database.sealed or b"write marker" in content
 
     await saver.aprune(["t"])
 
     content = database.content()
-    assert b"kept marker" in content
+    assert database.sealed or b"kept marker" in content
     assert b"old marker" not in content
     assert b"write marker" not in content
     (head,) = await whole(saver)

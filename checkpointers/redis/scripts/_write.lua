@@ -48,7 +48,7 @@ local function begin() -- the score of the thread's index entry
     return ARGV[7]
   end
   redis.call('HSET', h, 'r', ARGV[4], 'x', ARGV[5], 'm', written)
-  if m[4] then
+  if m[4] == '1' then
     redis.call('HDEL', h, 'y')
     redis.call('PERSIST', h)
   end

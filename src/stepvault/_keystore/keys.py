@@ -6,17 +6,18 @@ In the common case (an owner used within the last minute) asking costs no I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from stepvault._core.blind_index import BlindIndex
+from stepvault._core.crypto import frame
 from stepvault._core.envelope import is_sealed, key_id_of
 from stepvault._core.identity import scope
-from stepvault._core.key_cache import KeyCache, Ticket
+from stepvault._core.key_cache import KeyCache
 from stepvault._core.keys import ERASED, ROOT, DataKey, KeyChain, chain, draft, living
-from stepvault._core.plan import Batch, Call, Op
+from stepvault._core.plan import Call, Op
 from stepvault._core.sealing import Sealer
 from stepvault._core.wrapping import Wrapper
-from stepvault._keystore.dialect import KeyStore
+from stepvault._keystore.store import KeyStore
 from stepvault.errors import ConfigurationError, KeyShreddedError
 
 T = TypeVar("T")
@@ -27,14 +28,6 @@ class Runner(Protocol):
 
     def run(self, op: Op[Any]) -> Any: ...
     async def arun(self, op: Op[Any]) -> Any: ...
-
-
-class Fresh(NamedTuple):
-    """A key that is not stored yet: `row` goes into the batch of the owner's first write."""
-
-    sealer: Sealer
-    row: DataKey
-    ticket: Ticket
 
 
 class Keys:
@@ -73,10 +66,15 @@ class Keys:
         if self._index is None:
             rows = yield from self.at(self.store.load([ROOT]))
             if not rows:
-                rows = yield from self._insert(ROOT, 1, 0)
+                rows = yield from self._insert(ROOT, [])
             secrets = yield from self.wrapper.unwrap(rows)
             self._index = BlindIndex(secrets[rows[0].id])
         return self._index
+
+    def mark(self, tenant: bytes, data: bytes) -> bytes:
+        """What stands for an id in the key of a doc. Only after `index` was asked for."""
+        assert self._index is not None
+        return self._index.mark(b"doc", frame((tenant, data)))
 
     def expect(self, deployment: bytes) -> Op[None]:
         """Make sure that a database was sealed with these keys: with others, its threads would look absent.
@@ -109,24 +107,22 @@ class Keys:
         index = self._index or (yield from self.index())
         return {owner: self._sealer(index, tenant, chains[owner]) for owner in owners}
 
-    def fresh(self, tenant: bytes, owner: bytes) -> Op[Fresh]:
-        """A first key for an owner that nobody else can know yet: a new thread."""
+    def create(self, tenant: bytes, owner: bytes) -> Op[Sealer]:
+        """A stored first key for an owner that nobody else can know yet: a new thread."""
         index = self._index or (yield from self.index())
         ticket = self.cache.ticket()
         new = draft(owner, 1, self.random)
         (row,) = yield from self.wrapper.wrap([new])
-        return Fresh(self._sealer(index, tenant, chain(owner, [row], {row.id: new.secret})), row, ticket)
-
-    def stored(self, fresh: Fresh) -> None:
-        """Note that a fresh key was committed."""
-        self.cache.put(fresh.sealer.keys, fresh.ticket)
-
-    def learn(self, tenant: bytes, owner: bytes, rows: Sequence[DataKey], ticket: Ticket) -> Op[Sealer]:
-        """The sealer of an owner whose key rows came with its payloads. The ticket was taken before that read."""
-        secrets = yield from self.wrapper.unwrap(living(rows))
-        keys = chain(owner, rows, secrets)
+        if not (yield from self.at(self.store.insert(row))):
+            yield from self.refused()
+        keys = chain(owner, [row], {row.id: new.secret})
         self.cache.put(keys, ticket)
-        return self._sealer(self._index or (yield from self.index()), tenant, keys)
+        return self._sealer(index, tenant, keys)
+
+    def discard(self, owner: bytes) -> Op[None]:
+        """Forget a created owner that nothing was stored for."""
+        self.cache.purge([owner])
+        yield from self.at(self.store.remove(owner))
 
     def ensure(self, tenant: bytes, owner: bytes, *, readmit: bool = False) -> Op[Sealer]:
         """The sealer of an owner that several writers may meet first; makes its key if there is none.
@@ -168,21 +164,20 @@ class Keys:
         """Make the next generation: `beside` a living one, or in place of a shredded one, or the first."""
         rows = yield from self.at(self.store.load([owner]))
         last = max(rows, key=lambda row: row.gen, default=None)
-        shredded = len(rows) - len(living(rows))
         if last is not None and last.wrapped is None and not readmit:
             raise KeyShreddedError(ERASED)
         if last is None or last.wrapped is None or beside:
-            yield from self._insert(owner, last.gen + 1 if last else 1, shredded)
+            yield from self._insert(owner, rows)
         self.cache.purge([owner])
         sealer = yield from self.sealer(tenant, owner)
         sealer.keys.to_seal()
         return sealer
 
-    def _insert(self, owner: bytes, gen: int, shredded: int) -> Op[list[DataKey]]:
-        """Store a key unless somebody was first; the owner's rows."""
-        drafted = draft(owner, gen, self.random)
-        (row,) = yield from self.wrapper.wrap([drafted])
-        yield from self.at(_one_batch(self.store.insertion(row, shredded)))
+    def _insert(self, owner: bytes, before: Sequence[DataKey]) -> Op[list[DataKey]]:
+        """Store the next generation unless somebody was first; the owner's rows."""
+        gen = max((row.gen for row in before), default=0) + 1
+        (row,) = yield from self.wrapper.wrap([draft(owner, gen, self.random)])
+        yield from self.at(self.store.insert(row, before))
         rows = yield from self.at(self.store.load([owner]))
         if not any(row.gen >= gen for row in rows):
             yield from self.refused()
@@ -219,7 +214,3 @@ def _names_others(keys: KeyChain, stored: Sequence[bytes]) -> bool:
         if name not in keys.keys and name not in keys.shredded and is_sealed(payload):
             return True
     return False
-
-
-def _one_batch(batch: Sequence[Any]) -> Op[list[Any]]:
-    return (yield Batch(batch))  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from stepvault._core.keys import DataKey, Draft
 from stepvault._core.plan import Op
 from stepvault._core.wrapping import Wrapper
-from stepvault._keystore.dialect import START, KeyStore, Place
+from stepvault._keystore.store import START, KeyStore
 from stepvault.errors import ConfigurationError, KeyNotFoundError, WrongKeyError
 
 PAGE = 500
@@ -31,7 +31,7 @@ class Progress:
 
     rewrapped: int = 0
     failed: int = 0
-    after: Place | None = START
+    after: bytes | None = START
     problem: str | None = None
 
 
@@ -92,17 +92,16 @@ def check(store: KeyStore, wrapper: Wrapper) -> Op[None]:
 def rewrap_page(store: KeyStore, wrapper: Wrapper, progress: Progress, limit: int = PAGE) -> Op[Progress]:
     """Rewrap the next data keys."""
     assert progress.after is not None
-    rows = yield from store.page(wrapper.primary, progress.after, limit)
-    drafts, problems = yield from _opened(wrapper, rows)
+    page = yield from store.page(wrapper.primary, progress.after, limit)
+    drafts, problems = yield from _opened(wrapper, page.rows)
     fresh = yield from wrapper.wrap([draft for _, draft in drafts])
     changes = [(row, new) for (row, _), new in zip(drafts, fresh, strict=True)]
     rewrapped = (yield from store.rewrap(changes)) if changes else 0
-    last = rows[-1] if len(rows) == limit else None
     return replace(
         progress,
         rewrapped=progress.rewrapped + rewrapped,
         failed=progress.failed + len(problems),
-        after=(last.owner, last.gen) if last else None,
+        after=page.after,
         problem=progress.problem or next(iter(problems), None),
     )
 

@@ -12,11 +12,12 @@ from stepvault._core.crypto import Secret
 from stepvault._core.identity import scope
 from stepvault._core.key_cache import KeyCache
 from stepvault._core.keys import DataKey, Draft, SealingKey, chain, id_of
-from stepvault._core.plan import Batch, Op
+from stepvault._core.plan import Op
 from stepvault._core.sealing import Sealer
 from stepvault._drivers.sqlite import SqliteDriver
 from stepvault._keystore.keys import Keys
-from stepvault._keystore.sqlite import SqliteKeyStore
+from stepvault._keystore.store import KeyStore
+from stepvault.checkpointers.sqlite.dialect import SqliteDialect
 from stepvault.encryption import Keyring
 
 OWNER = b"owner-of-16-byte"
@@ -55,7 +56,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.driver = SqliteDriver(str(path))
-        self.dialect = SqliteKeyStore()
+        self.dialect = KeyStore(SqliteDialect(), os.urandom)
         self.run(self.dialect.setup())
 
     def run(self, op: Op[Any]) -> Any:
@@ -74,16 +75,16 @@ class Store:
 
     def rows(self) -> list[DataKey]:
         """Every live key."""
-        return list(self.run(self.dialect.page("", (b"", -1), 1_000_000)))
+        return list(self.run(self.dialect.page("", b"", 1_000_000)).rows)
 
     def close(self) -> None:
         self.driver.close()
 
 
-def _store(dialect: SqliteKeyStore, keyring: Keyring, drafts: list[Draft]) -> Op[None]:
+def _store(store: KeyStore, keyring: Keyring, drafts: list[Draft]) -> Op[None]:
     rows = yield from keyring.wrapper().wrap(drafts)
     for start in range(0, len(rows), 1000):
-        yield Batch([statement for row in rows[start : start + 1000] for statement in dialect.insertion(row)])
+        yield from store.insert_all(rows[start : start + 1000])
 
 
 def drain(op: Op[Any]) -> Any:

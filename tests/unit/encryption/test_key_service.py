@@ -116,8 +116,7 @@ def test_a_new_thread_costs_one_call(store: Store) -> None:
     keys = store.keys(ring(service))
     store.run(keys.index())
     service.calls.clear()
-    fresh = store.run(keys.fresh(TENANT, OWNER))
-    keys.stored(fresh)
+    store.run(keys.create(TENANT, OWNER))
     store.run(keys.sealer(TENANT, OWNER))
     assert service.calls == ["wrap"]
 
@@ -131,7 +130,7 @@ def test_a_page_of_threads_is_one_request(store: Store) -> None:
     requests: list[str] = []
     sealers = store.run(_noted(keys.sealers(TENANT, dict.fromkeys(owners, ())), requests))
     assert set(sealers) == set(owners)
-    assert requests == ["Atomic", "Call"]
+    assert requests == ["Batch", "Call"]
 
 
 def _noted(op: Op[Any], requests: list[str]) -> Op[Any]:

@@ -1,0 +1,398 @@
+"""A backend whose every payload is sealed: the same primitives over another dialect.
+
+Operations see real thread ids and plain bodies, the database sees tokens and envelopes. While an unsealed database is
+being sealed, threads that are still plain are read and written as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from stepvault._core import identity
+from stepvault._core.blind_index import BlindIndex
+from stepvault._core.crypto import frame
+from stepvault._core.keys import ROOT
+from stepvault._core.knowledge import ThreadKey
+from stepvault._core.plan import Op
+from stepvault._core.rows import (
+    CheckpointRow,
+    Doc,
+    DocChange,
+    Elements,
+    Guard,
+    Held,
+    Loaded,
+    Note,
+    Query,
+    Removal,
+    Skeleton,
+    ThreadRow,
+    ThreadSummary,
+    WriteRow,
+)
+from stepvault._core.sealing import Plain, Seal
+from stepvault._keystore.keys import Keys
+from stepvault._keystore.marker import MARKER_SPACE
+from stepvault.checkpointers import _sealing as rows_of
+from stepvault.checkpointers._dialect import Dialect
+from stepvault.checkpointers._sealing import REAL_ID
+from stepvault.erasure import PurgeStep
+from stepvault.errors import KeyShreddedError
+
+_PLAIN = Plain()
+
+
+class Place(NamedTuple):
+    """Where a thread is: how the backend addresses it, whose it is, and whether it is still unsealed."""
+
+    no: Any
+    tenant: bytes
+    plain: bool
+
+
+class Opening(NamedTuple):
+    """A guard as the database knows the thread, its seal, and notes to write along."""
+
+    guard: Guard
+    seal: Seal
+    notes: Sequence[Note]
+
+
+class SealedDialect:
+    """See `Dialect`.
+
+    Args:
+        inner: Where rows are stored.
+        keys: What they are sealed with.
+    """
+
+    def __init__(self, inner: Dialect, keys: Keys) -> None:
+        self.automatic_setup = inner.automatic_setup
+        self.locks = inner.locks
+        self._inner = inner
+        self._keys = keys
+
+    def setup(self) -> Op[None]:
+        yield from self._inner.setup()
+
+    def now(self) -> Op[int]:
+        return (yield from self._inner.now())
+
+    def tenants(self) -> Op[list[bytes]]:
+        return (yield from self._inner.tenants())
+
+    def purge(self) -> Op[list[PurgeStep]]:
+        return (yield from self._inner.purge())
+
+    def lock(self, key: ThreadKey) -> Op[None]:
+        yield from self._inner.lock((yield from self._token(key)))
+        if self._keys.accept_plain:
+            yield from self._inner.lock(key)
+
+    # -- reading
+
+    def load(self, key: ThreadKey, ns: bytes, checkpoint: bytes | None, held: Held | None) -> Op[Loaded]:
+        token = yield from self._token(key)
+        loaded = yield from self._inner.load(token, ns, checkpoint, held)
+        if loaded.thread is None and self._keys.accept_plain:
+            loaded = yield from self._inner.load(key, ns, checkpoint, held)
+            if loaded.thread is not None:
+                return replace(loaded, thread=_placed(loaded.thread, key.tenant, plain=True))
+            loaded = yield from self._inner.load(token, ns, checkpoint, held)  # sealed between the two
+        return (yield from self._opened(key.tenant, loaded))
+
+    def _opened(self, tenant: bytes, loaded: Loaded) -> Op[Loaded]:
+        if loaded.thread is None:
+            return loaded
+        thread = _placed(loaded.thread, tenant)
+        bodies = rows_of.bodies_of(loaded)
+        if not bodies:
+            return Loaded(thread)
+        seal = yield from self._keys.sealer(tenant, bytes(thread.uid), bodies)
+        return replace(rows_of.opened(seal, loaded), thread=thread)
+
+    def page(self, query: Query) -> Op[list[tuple[ThreadKey, Loaded]]]:
+        """See `Dialect`; what belongs to a shredded owner is passed over, as if it were deleted already."""
+        asked = yield from self._query(query)
+        found: list[tuple[ThreadKey, Loaded]] = []
+        while True:
+            groups = yield from self._inner.page(asked)
+            if not groups and query.thread is not None and self._keys.accept_plain:
+                groups = yield from self._inner.page(replace(query, limit=asked.limit))
+            shown = yield from self._shown(query, groups)
+            found += shown
+            read, kept = _count(groups), _count(shown)
+            if kept == read or read < asked.limit:
+                return found
+            last = groups[-1][1].checkpoints[-1]
+            asked = replace(asked, after=(last.id, last.ns, groups[-1][0].thread), limit=asked.limit - kept)
+
+    def _query(self, query: Query) -> Op[Query]:
+        index, tenant = (yield from self._keys.index()), query.tenant
+        after = query.after and (*query.after[:2], index.thread(tenant, query.after[2]))
+        # Hits are compared in full anyway; an unsealed thread has other tokens.
+        tokens = [] if self._keys.accept_plain else [index.metadata(tenant, token) for token in query.tokens]
+        thread = None if query.thread is None else index.thread(tenant, query.thread)
+        return replace(query, thread=thread, tokens=tokens, after=after)
+
+    def _shown(self, query: Query, groups: list[tuple[ThreadKey, Loaded]]) -> Op[list[tuple[ThreadKey, Loaded]]]:
+        """Groups with real ids, opened, those of each thread with one sealer."""
+        bodies: dict[bytes, list[bytes]] = {}
+        for _, loaded in groups:
+            assert loaded.thread is not None
+            bodies.setdefault(bytes(loaded.thread.uid), []).extend(rows_of.bodies_of(loaded))
+        seals = yield from self._keys.sealers(query.tenant, bodies)
+        names = yield from self._names(query.tenant, [key.thread for key, _ in groups], query.thread)
+        shown = []
+        for key, loaded in groups:
+            thread, name = loaded.thread, names[key.thread]
+            if thread is None or name is None:
+                continue
+            if name.plain:
+                shown.append((key, replace(loaded, thread=_placed(thread, query.tenant, plain=True))))
+                continue
+            try:
+                opened = rows_of.opened(seals[bytes(thread.uid)], loaded)
+            except KeyShreddedError:
+                continue
+            placed = replace(opened, thread=_placed(thread, query.tenant))
+            shown.append((ThreadKey(query.tenant, name.thread), placed))
+        return shown
+
+    def _names(
+        self, tenant: bytes, stored: Sequence[bytes], known: bytes | None = None
+    ) -> Op[dict[bytes, _Name | None]]:
+        """Real ids by what stands in thread columns; None where the thread or its key is gone."""
+        if known is not None:
+            return {thread: _Name(known, thread == known and self._keys.accept_plain) for thread in stored}
+        distinct = list(dict.fromkeys(stored))
+        found = yield from self._inner.notes_at([(ThreadKey(tenant, thread), REAL_ID) for thread in distinct])
+        owners = {bytes(row.uid): [body] for row, body in found if row is not None and body is not None}
+        seals = yield from self._keys.sealers(tenant, owners)
+        names: dict[bytes, _Name | None] = {}
+        for thread, (row, body) in zip(distinct, found, strict=True):
+            names[thread] = None
+            if row is not None and body is not None:
+                try:
+                    names[thread] = _Name(rows_of.opened_id(seals[bytes(row.uid)], body), False)
+                except KeyShreddedError:
+                    continue
+            elif row is not None and self._keys.accept_plain:
+                names[thread] = _Name(thread, True)
+        return names
+
+    def skeleton(self, key: ThreadKey) -> Op[Skeleton | None]:
+        found = yield from self._inner.skeleton((yield from self._token(key)))
+        if found is None:
+            plain = (yield from self._inner.skeleton(key)) if self._keys.accept_plain else None
+            return plain and replace(plain, thread=_placed(plain.thread, key.tenant, plain=True))
+        loaded = yield from self._opened(key.tenant, Loaded(found.thread, found.checkpoints, found.writes))
+        thread = _placed(found.thread, key.tenant)
+        return Skeleton(thread, loaded.checkpoints, loaded.writes, found.chunks)
+
+    def chunks(self, thread: ThreadRow, numbers: Sequence[int]) -> Op[Loaded]:
+        place = _place(thread)
+        loaded = yield from self._inner.chunks(thread._replace(no=place.no), numbers)
+        return replace(loaded, thread=thread) if place.plain else (yield from self._opened(place.tenant, loaded))
+
+    def threads_of_runs(self, tenant: bytes, runs: Sequence[bytes]) -> Op[list[ThreadKey]]:
+        found = yield from self._inner.threads_of_runs(tenant, runs)
+        names = yield from self._names(tenant, [key.thread for key in found])
+        return [ThreadKey(tenant, name.thread) for name in names.values() if name is not None]
+
+    def threads(self, tenant: bytes, limit: int, after: Any) -> Op[list[ThreadSummary]]:
+        found: list[ThreadSummary] = []
+        while True:
+            rows = yield from self._inner.threads(tenant, limit - len(found), after)
+            names = yield from self._names(tenant, [row.thread for row in rows])
+            asked = limit - len(found)
+            found += [row._replace(thread=name.thread) for row in rows if (name := names[row.thread]) is not None]
+            if len(rows) < asked or len(found) == limit:
+                return found
+            after = rows[-1].no
+
+    # -- writing
+
+    def put(
+        self,
+        guard: Guard,
+        elements: Elements,
+        row: CheckpointRow,
+        tokens: Sequence[bytes],
+        notes: Sequence[Note] = (),
+    ) -> Op[Any]:
+        opening = yield from self._opening(guard, notes)
+        seal, tenant = opening.seal, guard.key.tenant
+        if seal is not _PLAIN:
+            index = yield from self._keys.index()
+            elements = rows_of.sealed_elements(seal, elements)
+            row = rows_of.sealed_checkpoint(seal, row)
+            tokens = [index.metadata(tenant, token) for token in tokens]
+        no = yield from self._inner.put(opening.guard, elements, row, tokens, opening.notes)
+        return (yield from self._stored(guard, opening, no))
+
+    def put_writes(
+        self, guard: Guard, elements: Elements, rows: Sequence[WriteRow], notes: Sequence[Note] = ()
+    ) -> Op[tuple[Any, bool] | None]:
+        opening = yield from self._opening(guard, notes)
+        if opening.seal is not _PLAIN:
+            elements = rows_of.sealed_elements(opening.seal, elements)
+            rows = rows_of.sealed_writes(opening.seal, rows)
+        done = yield from self._inner.put_writes(opening.guard, elements, rows, opening.notes)
+        place = yield from self._stored(guard, opening, done and done[0])
+        return (place, done[1]) if done else None
+
+    def _opening(self, guard: Guard, notes: Sequence[Note] = ()) -> Op[Opening]:
+        """How to write a thread: a new one gets a key first, and its real id goes along."""
+        if guard.thread is not None:
+            place = _place(guard.thread)
+            bare = replace(guard, thread=guard.thread._replace(no=place.no))
+            if place.plain:
+                return Opening(bare, _PLAIN, notes)
+            seal = yield from self._keys.sealer(guard.key.tenant, bytes(guard.uid))
+            return (yield from self._sealing(bare, seal, notes))
+        seal = yield from self._keys.create(guard.key.tenant, bytes(guard.uid))
+        opening = yield from self._sealing(guard, seal, notes)
+        return opening._replace(notes=[rows_of.sealed_id(seal, guard.key.thread), *opening.notes])
+
+    def _sealing(self, guard: Guard, seal: Seal, notes: Sequence[Note]) -> Op[Opening]:
+        index = yield from self._keys.index()
+        sealed = [rows_of.sealed_note(seal, _note_place(index, guard.key, note.key), note) for note in notes]
+        return Opening(replace(guard, key=(yield from self._token(guard.key))), seal, sealed)
+
+    def _stored(self, guard: Guard, opening: Opening, no: Any) -> Op[Place | None]:
+        """Where a written thread is; the key of one that somebody else created first is forgotten."""
+        if no is None:
+            if guard.thread is None:
+                yield from self._keys.discard(bytes(guard.uid))
+            return None
+        return Place(no, guard.key.tenant, opening.seal is _PLAIN)
+
+    def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
+        opening = yield from self._opening(guard)
+        if opening.seal is not _PLAIN:
+            removal = replace(removal, rewritten=rows_of.sealed_chunks(opening.seal, removal.rewritten))
+        return (yield from self._inner.remove(opening.guard, removal))
+
+    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
+        """See `Dialect`; the thread's key goes after it."""
+        token = yield from self._token(key)
+        ((thread, _),) = yield from self._inner.notes_at([(token, b"")])
+        removed = yield from self._inner.delete(token, rev)
+        if thread is None and self._keys.accept_plain:
+            return (yield from self._inner.delete(key, rev))
+        if thread is not None and removed is not None:
+            yield from self._keys.shred([bytes(thread.uid)])
+        return removed
+
+    def copy(self, source: ThreadRow, guard: Guard) -> Op[bool]:
+        raise NotImplementedError("Rows are bound to their thread: a copy is sealed anew, see `_ops.transfer`.")
+        yield
+
+    def begin_copy(self, guard: Guard) -> Op[ThreadRow | None]:
+        opening = yield from self._opening(guard)
+        thread = yield from self._inner.begin_copy(opening.guard)
+        if thread is not None:
+            named = replace(opening.guard, thread=thread, rev=self._keys.random(8))
+            done = yield from self._inner.put_writes(named, Elements(), (), opening.notes)
+            thread = done and ThreadRow(done[0], guard.uid, named.rev, b"")
+        yield from self._stored(guard, opening, thread)
+        return thread and _placed(thread, guard.key.tenant)
+
+    def finish_copy(self, guard: Guard) -> Op[bool]:
+        opening = yield from self._opening(guard)
+        return (yield from self._inner.finish_copy(opening.guard))
+
+    # -- notes and docs
+
+    def notes(self, thread: ThreadRow, prefix: bytes) -> Op[list[Note]]:
+        place = _place(thread)
+        assert len(prefix) <= 1, "longer ones are not kept in the order of keys"
+        found = yield from self._inner.notes(thread._replace(no=place.no), prefix)
+        if place.plain:
+            return found
+        sealed = [(note.key, note.body) for note in found if note.key != REAL_ID and note.body is not None]
+        if not sealed:
+            return []
+        seal = yield from self._keys.sealer(place.tenant, bytes(thread.uid), [body for _, body in sealed])
+        return sorted(rows_of.opened_note(seal, key, body) for key, body in sealed)
+
+    def notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
+        if not places:
+            return []
+        index, tenant = (yield from self._keys.index()), places[0][0].tenant
+        asked = [(ThreadKey(tenant, index.thread(*key)), _note_place(index, key, note)) for key, note in places]
+        found = yield from self._inner.notes_at(asked)
+        owners: dict[bytes, list[bytes]] = {}
+        for thread, body in found:
+            if thread is not None and body is not None:
+                owners.setdefault(bytes(thread.uid), []).append(body)
+        seals = yield from self._keys.sealers(tenant, owners)
+        opened: list[tuple[ThreadRow | None, bytes | None]] = []
+        for (_, place), (thread, body) in zip(asked, found, strict=True):
+            if thread is not None and body is not None:
+                body = rows_of.opened_note(seals[bytes(thread.uid)], place, body).body
+            opened.append((thread and _placed(thread, tenant), body))
+        if self._keys.accept_plain:
+            yield from self._fill_in_plain(places, opened)
+        return opened
+
+    def _fill_in_plain(
+        self, places: Sequence[tuple[ThreadKey, bytes]], found: list[tuple[ThreadRow | None, bytes | None]]
+    ) -> Op[None]:
+        missing = [i for i, (thread, _) in enumerate(found) if thread is None]
+        plain = yield from self._inner.notes_at([places[i] for i in missing])
+        for i, (thread, body) in zip(missing, plain, strict=True):
+            found[i] = (thread and _placed(thread, places[i][0].tenant, plain=True), body)
+
+    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
+        return (yield from self._opened_docs(space, (yield from self._inner.docs(space, prefix, after, limit))))
+
+    def get_docs(self, space: bytes, keys: Sequence[bytes]) -> Op[list[Doc]]:
+        return (yield from self._opened_docs(space, (yield from self._inner.get_docs(space, keys))))
+
+    def _opened_docs(self, space: bytes, docs: list[Doc]) -> Op[list[Doc]]:
+        if not docs or space == MARKER_SPACE:
+            return docs
+        seal = yield from self._keys.sealer(b"", ROOT, [doc.body for doc in docs])
+        return [doc._replace(body=seal.open(identity.doc(space, doc.key), doc.body)) for doc in docs]
+
+    def write_docs(self, space: bytes, changes: Sequence[DocChange], *, durable: bool = False) -> Op[bool]:
+        if changes and space != MARKER_SPACE:
+            seal = yield from self._keys.sealer(b"", ROOT)
+            changes = [
+                change
+                if change.body is None
+                else change._replace(body=seal.seal(identity.doc(space, change.key), change.body))
+                for change in changes
+            ]
+        return (yield from self._inner.write_docs(space, changes, durable=durable))
+
+    def _token(self, key: ThreadKey) -> Op[ThreadKey]:
+        index = yield from self._keys.index()
+        return ThreadKey(key.tenant, index.thread(key.tenant, key.thread))
+
+
+class _Name(NamedTuple):
+    thread: bytes
+    plain: bool
+
+
+def _place(thread: ThreadRow) -> Place:
+    assert isinstance(thread.no, Place)
+    return thread.no
+
+
+def _placed(thread: ThreadRow, tenant: bytes, *, plain: bool = False) -> ThreadRow:
+    return thread._replace(no=Place(thread.no, tenant, plain))
+
+
+def _note_place(index: BlindIndex, key: ThreadKey, note: bytes) -> bytes:
+    """What stands for the key of a note: its kind in clear, the rest as a token of this thread."""
+    return note[:1] + index.mark(b"note", frame((key.tenant, key.thread, note))) if note else note
+
+
+def _count(groups: Sequence[tuple[ThreadKey, Loaded]]) -> int:
+    return sum(len(loaded.checkpoints) for _, loaded in groups)
