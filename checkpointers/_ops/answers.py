@@ -37,11 +37,9 @@ def unused(at: Address, row: CheckpointRow, writes: list[WriteRow], state: State
         return writes
     if not at.ns and at.checkpoint is not None:  # LangGraph then looks at the head too
         at.run.replays = row.id if at.addressed and row.id != state.head else None
-    if not any(write.k == _RESUME for write in writes):
-        return writes
-    if at.run.replays is not None:
+    if at.run.replays is not None and not (at.ns and at.bound):
         return _unanswered(writes) if at.ns else [write for write in writes if write.k != _RESUME]
-    if at.ns:
+    if at.ns or not any(write.k == _RESUME for write in writes):
         return writes
     asks = any(write.k == _INTERRUPT for write in writes)
     return [write for write in writes if not _used(write, asks, state)]
