@@ -11,11 +11,11 @@ from langchain_core.runnables import RunnableConfig
 from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
 from stepvault.checkpointers._ops import refreshing, retention, sweeping
 from stepvault.checkpointers._ops.context import address_of
-from stepvault.checkpointers._saver import BaseSaver
+from stepvault.checkpointers._verification import VerifyingSaver
 from stepvault.ttl import SweepReport
 
 
-class ExpiringSaver(BaseSaver):
+class ExpiringSaver(VerifyingSaver):
     """A saver whose threads may expire."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.expiry import is_expired
 from stepvault.checkpointers._ops.load import metadata_of, tuple_of
 from stepvault.checkpointers._ops.put import run_key, source_key, step_key
-from stepvault.errors import ConfigurationError
+from stepvault.errors import ConfigurationError, PayloadError
 
 _PAGE = 50
 
@@ -99,7 +100,8 @@ def page(scope: Scope, listing: Listing) -> Op[tuple[list[CheckpointTuple], List
 def _decode(scope: Scope, key: Any, loaded: Loaded, wanted: Mapping[str, Any]) -> Op[list[CheckpointTuple]]:
     elements: dict[int, bytes] = {}
     for chunk in loaded.chunks:
-        unpack_row(chunk, elements)
+        with suppress(PayloadError):  # the checkpoint that needs it will say what is missing
+            unpack_row(chunk, elements)
     writes: dict[tuple[bytes, bytes], list[WriteRow]] = {}
     for write in loaded.writes:
         writes.setdefault((write.ns, write.checkpoint), []).append(write)

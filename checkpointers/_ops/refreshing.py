@@ -9,7 +9,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.state import State
-from stepvault.checkpointers._ops import load
+from stepvault.checkpointers._ops import load, verifying
 from stepvault.checkpointers._ops.changing import change_state
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import db_now, touched
@@ -20,7 +20,7 @@ _WORTH = 0.9  # of its time: a deadline is moved once a tenth of it has passed, 
 
 def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     """One checkpoint; reading it outside a run moves the deadline of its thread, if it has one and reads count."""
-    found = yield from load.get_tuple(scope, at)
+    found = yield from verifying.explained(scope, at, load.get_tuple(scope, at))
     view = scope.core.knowledge.of(at.key).view
     if found is not None and at.run is None and scope.core.ttl.refresh_on_read and view is not None:
         expires_at, lifetime = view.state.expires_at, _lifetime(scope, view.state)

@@ -13,10 +13,14 @@ from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._inbox import Inbox
 from stepvault.checkpointers._ops.overview import ThreadInfo, ThreadPage
 from stepvault.checkpointers._shells import ExpiringSaver
+from stepvault.checkpointers._vault_keys import KeyInfo, Rotation, VaultKeys
+from stepvault.checkpointers._verification import Progress
 from stepvault.errors import ConfigurationError
+from stepvault.lineage import Lineage
 from stepvault.stores._ops import remove
 from stepvault.stores._store import SyncManners
 from stepvault.ttl import SweepReport
+from stepvault.verification import VerifyReport
 
 Parts: TypeAlias = "tuple[ExpiringSaver, Callable[[], SyncManners]]"
 
@@ -93,6 +97,11 @@ class Vault:
         """Side effects that run once per task."""
         return Effects(self._checkpointer)
 
+    @property
+    def keys(self) -> VaultKeys:
+        """The key-encryption keys of a vault that was opened with `keyring=`, and their rotation."""
+        return VaultKeys(self._checkpointer)
+
     def for_tenant(self, tenant: str) -> Self:
         """A view of one tenant's data over the same connections; it sees and touches no other tenant's."""
         return type(self)(self._checkpointer.for_tenant(tenant), lambda: self.store.for_tenant(tenant), self._erasing)
@@ -120,6 +129,49 @@ class Vault:
     async def athreads(self, *, subject: str | None = None, limit: int = 50, cursor: str | None = None) -> ThreadPage:
         """Async version of `threads`."""
         return await self._checkpointer.athreads(subject=subject, limit=limit, cursor=cursor)
+
+    def lineage(self, thread_id: str) -> Lineage:
+        """The runs of a thread: where each began, forks and duplicates, who decided. `print` it for a tree."""
+        return self._checkpointer.lineage(thread_id)
+
+    async def alineage(self, thread_id: str) -> Lineage:
+        """Async version of `lineage`."""
+        return await self._checkpointer.alineage(thread_id)
+
+    def verify(
+        self, thread_id: str | None = None, *, graph: Any = None, progress: Progress | None = None
+    ) -> VerifyReport:
+        """Read every checkpoint of every thread, old ones too, and say what cannot be used; see docs/evolution.md.
+
+        Args:
+            thread_id: Only this thread.
+            graph: A compiled graph: also tell threads that wait for a node or hold a channel it does not have.
+            progress: Called after each thread with the report so far.
+        """
+        return self._checkpointer.verify(thread_id, graph=graph, progress=progress)
+
+    async def averify(
+        self, thread_id: str | None = None, *, graph: Any = None, progress: Progress | None = None
+    ) -> VerifyReport:
+        """Async version of `verify`."""
+        return await self._checkpointer.averify(thread_id, graph=graph, progress=progress)
+
+    def repair(self, thread_id: str, to: str) -> str:
+        """Put a checkpoint that can be read at the head, as a recorded fork; returns the fork's id.
+
+        Args:
+            thread_id: The thread.
+            to: The checkpoint to go back to, as `verify` or an error names it.
+
+        Raises:
+            ConfigurationError: The thread has no such checkpoint.
+            PayloadError: It cannot be read either; nothing was changed.
+        """
+        return self._checkpointer.repair(thread_id, to)
+
+    async def arepair(self, thread_id: str, to: str) -> str:
+        """Async version of `repair`."""
+        return await self._checkpointer.arepair(thread_id, to)
 
     def sweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
         """Remove expired threads and items and shorten histories; says what was done to threads."""
