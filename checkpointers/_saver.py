@@ -27,6 +27,7 @@ from stepvault.checkpointers._lease import ThreadLease, current_lease
 from stepvault.checkpointers._ops import (
     copying,
     history,
+    lineage,
     listing,
     overview,
     prepare,
@@ -39,6 +40,7 @@ from stepvault.checkpointers._ops import (
 from stepvault.checkpointers._ops.context import Core, Scope, address_of
 from stepvault.checkpointers._options import StorageOptions, build_core
 from stepvault.errors import FencedError
+from stepvault.lineage import Lineage
 
 T = TypeVar("T")
 
@@ -115,10 +117,14 @@ class BaseSaver(BaseCheckpointSaver[str]):
     def close(self) -> None:
         """Close what this saver opened; connections and pools it was given stay open. Idempotent."""
         self._driver.close()
+        if self._core.keys is not None:
+            self._core.keys.close()
 
     async def aclose(self) -> None:
         """Async version of `close`."""
         await self._driver.aclose()
+        if self._core.keys is not None:
+            await self._core.keys.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -341,6 +347,14 @@ class BaseSaver(BaseCheckpointSaver[str]):
         await self._arun(remove.prune(self._scope, thread_ids, strategy))
 
     # -- overview
+
+    def lineage(self, thread_id: str) -> Lineage:
+        """The runs of a thread: where each began, forks and duplicates, who decided. `print` it for a tree."""
+        return self._run(lineage.lineage(self._scope, thread_id))
+
+    async def alineage(self, thread_id: str) -> Lineage:
+        """Async version of `lineage`."""
+        return await self._arun(lineage.lineage(self._scope, thread_id))
 
     def threads(self, *, subject: str | None = None, limit: int = 50, cursor: str | None = None) -> overview.ThreadPage:
         """One page of this tenant's threads, newest first. Pass the page's `cursor` for the next.

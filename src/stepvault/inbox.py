@@ -51,7 +51,8 @@ class PendingInterrupt:
         node: The node that asked.
         value: What is asked.
         response_schema: What the answer must look like, if the graph said so.
-        subject: The data subject of the thread.
+        subject: The data subject of the thread, the first if there are several.
+        subjects: All of them.
         created_at: When it was asked, by the database's clock.
         deadline: When it stops waiting, if it does.
         default: The answer that counts when the deadline passes.
@@ -70,6 +71,7 @@ class PendingInterrupt:
     value: Any
     response_schema: Any
     subject: str | None
+    subjects: tuple[str, ...]
     created_at: datetime
     deadline: datetime | None
     default: Any

@@ -49,6 +49,7 @@ class Entry:
     decided: int | None = None
     closed: int | None = None
     external_ref: str | None = None
+    subjects: tuple[str, ...] = ()
     events: tuple[tuple[int, str], ...] = ()  # what the feed says of it: number, kind
 
     @property
@@ -101,7 +102,8 @@ def interrupt_of(scope: Scope, key: ThreadKey, uid: bytes, entry: Entry) -> Pend
         node=entry.node,
         value=shown(scope, entry.value),
         response_schema=shown(scope, entry.schema),
-        subject=None,
+        subject=entry.subjects[0] if entry.subjects else None,
+        subjects=entry.subjects,
         created_at=moment(entry.created),
         deadline=moment(entry.deadline) if entry.deadline is not None else None,
         default=shown(scope, entry.default),

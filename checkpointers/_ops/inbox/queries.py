@@ -210,7 +210,7 @@ def wanted(subject: str | None, thread_id: Any, node: str | None, external_ref: 
 
     def fits(interrupt: PendingInterrupt) -> bool:
         return (
-            (subject is None or interrupt.subject == subject)
+            (subject is None or subject in interrupt.subjects)
             and (thread_id is None or interrupt.thread_id == thread_text(thread_id))
             and (node is None or (interrupt.node and aliases.node(interrupt.node)) == node)
             and (external_ref is None or interrupt.external_ref == external_ref)

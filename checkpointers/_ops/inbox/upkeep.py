@@ -30,6 +30,7 @@ from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import db_now
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.entries import ORIGIN, WAITING, Entry, entry_of, note_keys, notes_of
+from stepvault.checkpointers._ops.subjects import of_thread
 
 _SPECIAL = frozenset((ERROR, "__error_source_node__", INTERRUPT, RESUME, "__scheduled__"))
 
@@ -143,6 +144,7 @@ def _fresh(
     keys = [(note_keys(i.id)[1], ORIGIN + i.id.encode("utf-8", "surrogatepass")) for i in asked]
     found = yield from scope.core.dialect.notes_at([(at.key, key) for pair in keys for key in pair])
     minutes = scope.core.interrupt_deadline
+    subjects = at.subjects or (yield from of_thread(scope, row_of(view)))
     entries = []
     for interrupt, (_, earlier), (_, origin) in zip(asked, found[::2], found[1::2], strict=True):
         ns, node = scope.native.loads(origin) if origin else ("", _node(scope, at, view, path))
@@ -159,6 +161,7 @@ def _fresh(
             schema=scope.native.dumps(_schema(getattr(interrupt, "response_schema", None))),
             created=now,
             deadline=now + int(minutes * 60_000) if minutes is not None else None,
+            subjects=subjects,
             events=entry_of(scope, earlier).events if earlier else (),
         )
         entries.append(entry)
