@@ -104,6 +104,7 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
     return Core(
         dialect=dialect if keys is None else SealedDialect(dialect, keys),
         keys=keys,
+        keyring=options.keyring,
         knowledge=Knowledge(HybridGate, options.cache_bytes),
         runs=Runs(),
         codec=Codec(options.compression),

@@ -25,11 +25,9 @@ from stepvault._core.rows import (
     Held,
     Loaded,
     Note,
-    Query,
     Removal,
     Skeleton,
     ThreadRow,
-    ThreadSummary,
     WriteRow,
 )
 from stepvault._core.sealing import Plain, Seal
@@ -37,19 +35,12 @@ from stepvault._keystore.keys import Keys
 from stepvault._keystore.marker import MARKER_SPACE
 from stepvault.checkpointers import _sealing as rows_of
 from stepvault.checkpointers._dialect import Dialect
+from stepvault.checkpointers._sealed_lists import Place, SealedLists, place_of, placed
 from stepvault.checkpointers._sealing import REAL_ID
 from stepvault.erasure import PurgeStep
 from stepvault.errors import KeyShreddedError
 
 _PLAIN = Plain()
-
-
-class Place(NamedTuple):
-    """Where a thread is: how the backend addresses it, whose it is, and whether it is still unsealed."""
-
-    no: Any
-    tenant: bytes
-    plain: bool
 
 
 class Opening(NamedTuple):
@@ -60,7 +51,7 @@ class Opening(NamedTuple):
     notes: Sequence[Note]
 
 
-class SealedDialect:
+class SealedDialect(SealedLists):
     """See `Dialect`.
 
     Args:
@@ -99,119 +90,33 @@ class SealedDialect:
         if loaded.thread is None and self._keys.accept_plain:
             loaded = yield from self._inner.load(key, ns, checkpoint, held)
             if loaded.thread is not None:
-                return replace(loaded, thread=_placed(loaded.thread, key.tenant, plain=True))
+                return replace(loaded, thread=placed(loaded.thread, key.tenant, plain=True))
             loaded = yield from self._inner.load(token, ns, checkpoint, held)  # sealed between the two
         return (yield from self._opened(key.tenant, loaded))
 
     def _opened(self, tenant: bytes, loaded: Loaded) -> Op[Loaded]:
         if loaded.thread is None:
             return loaded
-        thread = _placed(loaded.thread, tenant)
+        thread = placed(loaded.thread, tenant)
         bodies = rows_of.bodies_of(loaded)
         if not bodies:
             return Loaded(thread)
         seal = yield from self._keys.sealer(tenant, bytes(thread.uid), bodies)
         return replace(rows_of.opened(seal, loaded), thread=thread)
 
-    def page(self, query: Query) -> Op[list[tuple[ThreadKey, Loaded]]]:
-        """See `Dialect`; what belongs to a shredded owner is passed over, as if it were deleted already."""
-        asked = yield from self._query(query)
-        found: list[tuple[ThreadKey, Loaded]] = []
-        while True:
-            groups = yield from self._inner.page(asked)
-            if not groups and query.thread is not None and self._keys.accept_plain:
-                groups = yield from self._inner.page(replace(query, limit=asked.limit))
-            shown = yield from self._shown(query, groups)
-            found += shown
-            read, kept = _count(groups), _count(shown)
-            if kept == read or read < asked.limit:
-                return found
-            last = groups[-1][1].checkpoints[-1]
-            asked = replace(asked, after=(last.id, last.ns, groups[-1][0].thread), limit=asked.limit - kept)
-
-    def _query(self, query: Query) -> Op[Query]:
-        index, tenant = (yield from self._keys.index()), query.tenant
-        after = query.after and (*query.after[:2], index.thread(tenant, query.after[2]))
-        # Hits are compared in full anyway; an unsealed thread has other tokens.
-        tokens = [] if self._keys.accept_plain else [index.metadata(tenant, token) for token in query.tokens]
-        thread = None if query.thread is None else index.thread(tenant, query.thread)
-        return replace(query, thread=thread, tokens=tokens, after=after)
-
-    def _shown(self, query: Query, groups: list[tuple[ThreadKey, Loaded]]) -> Op[list[tuple[ThreadKey, Loaded]]]:
-        """Groups with real ids, opened, those of each thread with one sealer."""
-        bodies: dict[bytes, list[bytes]] = {}
-        for _, loaded in groups:
-            assert loaded.thread is not None
-            bodies.setdefault(bytes(loaded.thread.uid), []).extend(rows_of.bodies_of(loaded))
-        seals = yield from self._keys.sealers(query.tenant, bodies)
-        names = yield from self._names(query.tenant, [key.thread for key, _ in groups], query.thread)
-        shown = []
-        for key, loaded in groups:
-            thread, name = loaded.thread, names[key.thread]
-            if thread is None or name is None:
-                continue
-            if name.plain:
-                shown.append((key, replace(loaded, thread=_placed(thread, query.tenant, plain=True))))
-                continue
-            try:
-                opened = rows_of.opened(seals[bytes(thread.uid)], loaded)
-            except KeyShreddedError:
-                continue
-            placed = replace(opened, thread=_placed(thread, query.tenant))
-            shown.append((ThreadKey(query.tenant, name.thread), placed))
-        return shown
-
-    def _names(
-        self, tenant: bytes, stored: Sequence[bytes], known: bytes | None = None
-    ) -> Op[dict[bytes, _Name | None]]:
-        """Real ids by what stands in thread columns; None where the thread or its key is gone."""
-        if known is not None:
-            return {thread: _Name(known, thread == known and self._keys.accept_plain) for thread in stored}
-        distinct = list(dict.fromkeys(stored))
-        found = yield from self._inner.notes_at([(ThreadKey(tenant, thread), REAL_ID) for thread in distinct])
-        owners = {bytes(row.uid): [body] for row, body in found if row is not None and body is not None}
-        seals = yield from self._keys.sealers(tenant, owners)
-        names: dict[bytes, _Name | None] = {}
-        for thread, (row, body) in zip(distinct, found, strict=True):
-            names[thread] = None
-            if row is not None and body is not None:
-                try:
-                    names[thread] = _Name(rows_of.opened_id(seals[bytes(row.uid)], body), False)
-                except KeyShreddedError:
-                    continue
-            elif row is not None and self._keys.accept_plain:
-                names[thread] = _Name(thread, True)
-        return names
-
     def skeleton(self, key: ThreadKey) -> Op[Skeleton | None]:
         found = yield from self._inner.skeleton((yield from self._token(key)))
         if found is None:
             plain = (yield from self._inner.skeleton(key)) if self._keys.accept_plain else None
-            return plain and replace(plain, thread=_placed(plain.thread, key.tenant, plain=True))
+            return plain and replace(plain, thread=placed(plain.thread, key.tenant, plain=True))
         loaded = yield from self._opened(key.tenant, Loaded(found.thread, found.checkpoints, found.writes))
-        thread = _placed(found.thread, key.tenant)
+        thread = placed(found.thread, key.tenant)
         return Skeleton(thread, loaded.checkpoints, loaded.writes, found.chunks)
 
     def chunks(self, thread: ThreadRow, numbers: Sequence[int]) -> Op[Loaded]:
-        place = _place(thread)
+        place = place_of(thread)
         loaded = yield from self._inner.chunks(thread._replace(no=place.no), numbers)
         return replace(loaded, thread=thread) if place.plain else (yield from self._opened(place.tenant, loaded))
-
-    def threads_of_runs(self, tenant: bytes, runs: Sequence[bytes]) -> Op[list[ThreadKey]]:
-        found = yield from self._inner.threads_of_runs(tenant, runs)
-        names = yield from self._names(tenant, [key.thread for key in found])
-        return [ThreadKey(tenant, name.thread) for name in names.values() if name is not None]
-
-    def threads(self, tenant: bytes, limit: int, after: Any) -> Op[list[ThreadSummary]]:
-        found: list[ThreadSummary] = []
-        while True:
-            rows = yield from self._inner.threads(tenant, limit - len(found), after)
-            names = yield from self._names(tenant, [row.thread for row in rows])
-            asked = limit - len(found)
-            found += [row._replace(thread=name.thread) for row in rows if (name := names[row.thread]) is not None]
-            if len(rows) < asked or len(found) == limit:
-                return found
-            after = rows[-1].no
 
     # -- writing
 
@@ -247,7 +152,7 @@ class SealedDialect:
     def _opening(self, guard: Guard, notes: Sequence[Note] = ()) -> Op[Opening]:
         """How to write a thread: a new one gets a key first, and its real id goes along."""
         if guard.thread is not None:
-            place = _place(guard.thread)
+            place = place_of(guard.thread)
             bare = replace(guard, thread=guard.thread._replace(no=place.no))
             if place.plain:
                 return Opening(bare, _PLAIN, notes)
@@ -299,7 +204,7 @@ class SealedDialect:
             done = yield from self._inner.put_writes(named, Elements(), (), opening.notes)
             thread = done and ThreadRow(done[0], guard.uid, named.rev, b"")
         yield from self._stored(guard, opening, thread)
-        return thread and _placed(thread, guard.key.tenant)
+        return thread and placed(thread, guard.key.tenant)
 
     def finish_copy(self, guard: Guard) -> Op[bool]:
         opening = yield from self._opening(guard)
@@ -308,7 +213,7 @@ class SealedDialect:
     # -- notes and docs
 
     def notes(self, thread: ThreadRow, prefix: bytes) -> Op[list[Note]]:
-        place = _place(thread)
+        place = place_of(thread)
         assert len(prefix) <= 1, "longer ones are not kept in the order of keys"
         found = yield from self._inner.notes(thread._replace(no=place.no), prefix)
         if place.plain:
@@ -317,7 +222,10 @@ class SealedDialect:
         if not sealed:
             return []
         seal = yield from self._keys.sealer(place.tenant, bytes(thread.uid), [body for _, body in sealed])
-        return sorted(rows_of.opened_note(seal, key, body) for key, body in sealed)
+        try:
+            return sorted(rows_of.opened_note(seal, key, body) for key, body in sealed)
+        except KeyShreddedError:
+            return []  # the thread can still be deleted
 
     def notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
         if not places:
@@ -332,9 +240,12 @@ class SealedDialect:
         seals = yield from self._keys.sealers(tenant, owners)
         opened: list[tuple[ThreadRow | None, bytes | None]] = []
         for (_, place), (thread, body) in zip(asked, found, strict=True):
-            if thread is not None and body is not None:
-                body = rows_of.opened_note(seals[bytes(thread.uid)], place, body).body
-            opened.append((thread and _placed(thread, tenant), body))
+            try:
+                if thread is not None and body is not None:
+                    body = rows_of.opened_note(seals[bytes(thread.uid)], place, body).body
+                opened.append((thread and placed(thread, tenant), body))
+            except KeyShreddedError:
+                opened.append((None, None))  # as good as gone: a hint to it must not break a list
         if self._keys.accept_plain:
             yield from self._fill_in_plain(places, opened)
         return opened
@@ -345,7 +256,7 @@ class SealedDialect:
         missing = [i for i, (thread, _) in enumerate(found) if thread is None]
         plain = yield from self._inner.notes_at([places[i] for i in missing])
         for i, (thread, body) in zip(missing, plain, strict=True):
-            found[i] = (thread and _placed(thread, places[i][0].tenant, plain=True), body)
+            found[i] = (thread and placed(thread, places[i][0].tenant, plain=True), body)
 
     def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
         return (yield from self._opened_docs(space, (yield from self._inner.docs(space, prefix, after, limit))))
@@ -375,24 +286,6 @@ class SealedDialect:
         return ThreadKey(key.tenant, index.thread(key.tenant, key.thread))
 
 
-class _Name(NamedTuple):
-    thread: bytes
-    plain: bool
-
-
-def _place(thread: ThreadRow) -> Place:
-    assert isinstance(thread.no, Place)
-    return thread.no
-
-
-def _placed(thread: ThreadRow, tenant: bytes, *, plain: bool = False) -> ThreadRow:
-    return thread._replace(no=Place(thread.no, tenant, plain))
-
-
 def _note_place(index: BlindIndex, key: ThreadKey, note: bytes) -> bytes:
     """What stands for the key of a note: its kind in clear, the rest as a token of this thread."""
     return note[:1] + index.mark(b"note", frame((key.tenant, key.thread, note))) if note else note
-
-
-def _count(groups: Sequence[tuple[ThreadKey, Loaded]]) -> int:
-    return sum(len(loaded.checkpoints) for _, loaded in groups)

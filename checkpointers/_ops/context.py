@@ -19,6 +19,7 @@ from stepvault._core.runs import Run, Runs, is_bound
 from stepvault._core.values import Decoder
 from stepvault._keystore.keys import Keys
 from stepvault.checkpointers._dialect import Dialect
+from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError
 from stepvault.ttl import Retention, ThreadTtl
 
@@ -78,6 +79,7 @@ class Core:
     interrupt_deadline: float | None = None  # minutes
     evolution: Evolution = field(default_factory=Evolution)
     keys: Keys | None = None  # of a sealed database
+    keyring: Keyring | None = None
 
     def compute(self, work: Callable[[], T], size: int) -> Op[T]:
         """Do some encoding or decoding, off the event loop if it is much."""

@@ -28,6 +28,8 @@ class Runner(Protocol):
 
     def run(self, op: Op[Any]) -> Any: ...
     async def arun(self, op: Op[Any]) -> Any: ...
+    def close(self) -> None: ...
+    async def aclose(self) -> None: ...
 
 
 class Keys:
@@ -152,6 +154,18 @@ class Keys:
             return (yield from self.at(self.store.shred(gone)))
         finally:
             self.cache.purge(gone)
+
+    def close(self) -> None:
+        """Forget every unwrapped key, and close the key rows' own database."""
+        self.cache.clear()
+        if self.elsewhere is not None:
+            self.elsewhere.close()
+
+    async def aclose(self) -> None:
+        """Async version of `close`."""
+        self.cache.clear()
+        if self.elsewhere is not None:
+            await self.elsewhere.aclose()
 
     def at(self, op: Op[T]) -> Op[T]:
         """Run an operation where the key rows are."""

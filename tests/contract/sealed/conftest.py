@@ -1,0 +1,80 @@
+"""Sealed databases on every backend, called through the async half."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.matrix import (
+    KEYRING,
+    WANTED,
+    Database,
+    PostgresDatabase,
+    RedisClusterDatabase,
+    RedisDatabase,
+    SqliteDatabase,
+    opened,
+)
+
+
+class Sealed(Database):
+    """A database whose savers have a keyring, unless they are given another or None."""
+
+    sealed = True
+
+    def unprepared(self, **options: Any) -> Any:
+        chosen = {"keyring": KEYRING, **options}
+        return super().unprepared(**{name: value for name, value in chosen.items() if value is not None})
+
+
+class SealedSqlite(Sealed, SqliteDatabase):
+    def content(self) -> bytes:
+        """The files as they are, write-ahead log and all, and as they are after a checkpoint."""
+        folder = Path(self.url).parent
+        raw = b"".join(path.read_bytes() for path in folder.iterdir())
+        return raw + super().content()
+
+
+class SealedPostgres(Sealed, PostgresDatabase):
+    pass
+
+
+class SealedRedis(Sealed, RedisDatabase):
+    def content(self) -> bytes:
+        """Values as they are read, and as servers write them to files."""
+        dumps = []
+        for node in self._nodes():
+            with node:
+                dumps += [node.dump(key) or b"" for key in node.scan_iter(count=1000)]
+        return super().content() + b"\n".join(dumps)
+
+
+class SealedCluster(Sealed, RedisClusterDatabase):
+    pass
+
+
+SEALED: tuple[type[Database], ...] = (SealedSqlite, SealedPostgres, SealedRedis, SealedCluster)
+
+
+def params() -> list[Any]:
+    return [
+        pytest.param(cls, id=cls.name, marks=pytest.mark.xdist_group(cls.name) if cls.server else ())
+        for cls in SEALED
+        if cls.name in WANTED
+    ]
+
+
+@pytest.fixture(params=params())
+async def database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
+    async with opened(request, request.param, "async") as database:
+        yield database
+
+
+@pytest.fixture
+def marker() -> Any:
+    """A text that does not compress and that nobody else stores."""
+    return lambda place: f"{place}-{os.urandom(12).hex()}"
