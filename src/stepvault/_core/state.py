@@ -79,7 +79,9 @@ class State:
         try:
             parts: list[Any] = ormsgpack.unpackb(bytes(packed))
             parts += [None] * (12 - len(parts))
-            extents, head, pending, lease, subjects, run_head, tick, answered, ttl, expires_at, since, fenced = parts[:12]
+            extents, head, pending, lease, subjects, run_head, tick, answered, ttl, expires_at, since, fenced = parts[
+                :12
+            ]
             return cls(
                 Extents.of(extents),
                 head,
