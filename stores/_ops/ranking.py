@@ -76,13 +76,14 @@ class VectorCache:
                 entries = np.fromiter(map(self._entries.__getitem__, versions), np.int64, len(versions))
             except KeyError:
                 return None
-            spans, matrix, norms = self._spans[entries], self._matrix[: self._used], self._norms
+            every: Any = self._spans
+            spans, matrix, norms = every[entries], self._matrix, self._norms
         owners = np.flatnonzero(spans[:, 1])
         if not len(owners):
             return []
         starts, counts = spans[owners].T
         rows = _rows(np, starts, counts)
-        scores = _scores(np, matrix, norms, rows, np.frombuffer(query, np.float32), distance)
+        scores = _scores(np, matrix[: int(rows.max()) + 1], norms, rows, np.frombuffer(query, np.float32), distance)
         if len(rows) > len(owners):
             scores = np.maximum.reduceat(scores, np.cumsum(counts) - counts)
         return [(int(owners[place]), float(scores[place])) for place in _best(np, scores, limit)]

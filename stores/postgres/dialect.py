@@ -19,6 +19,7 @@ from stepvault.stores.postgres.vectors import AnnSettings, text_of_vector
 
 _ABOVE = b"\xff"  # above every byte of a namespace
 _EXACT = 5000  # up to so many candidates are compared one by one; more go through the approximate index
+_ALL = 2**62
 _NO_PGVECTOR = "Vector search needs pgvector in this database: install it, then CREATE EXTENSION vector."
 
 
@@ -113,27 +114,47 @@ class PostgresDialect:
     # -- vectors
 
     def _near(self, tenant: bytes, find: Near) -> Op[list[Found]]:
-        """Exact where few items come into question, else through the index, which goes on until there are enough."""
+        """Exact where few vectors or few items come into question, else through the approximate index."""
         values = {"tenant": tenant, "vector": text_of_vector(find.vector), **_range(find)}
         more = {"more": _narrowing(find, values)}
         approximate = self._ann.approximate(len(find.vector) // 4)
-        most = max(_EXACT, find.limit) if approximate else 2**62
-        exact = Stmt(self._text("few", more), {**values, "most": Int8(most), "limit": Int8(find.limit)})
-        (rows,) = yield Batch([exact], retry=True)
-        if not rows or rows[-1][0] != -1:
-            return _ranked(rows, find.limit)
-        limit = find.limit
+        most = max(_EXACT, find.limit) if approximate else _ALL
+        found = yield from self._exact("near_all", values, more, most, find.limit)
+        if found is None and more["more"]:
+            found = yield from self._exact("near_few", values, more, most, find.limit)
+        if found is None:
+            found = yield from self._through_index(values, more, find.limit)
+        if found is None:
+            found = yield from self._exact("near_few", values, more, _ALL, find.limit)
+        return found or []
+
+    def _exact(
+        self, name: str, values: dict[str, Any], more: dict[str, str], most: int, wanted: int
+    ) -> Op[list[Found] | None]:
+        """All that is in question, compared one by one; None if that is more than `most`."""
+        limit = wanted
         while True:  # several vectors of one item take several rows
+            statement = Stmt(self._text(name, more), {**values, "most": Int8(most), "limit": Int8(limit)})
+            (rows,) = yield Batch([statement], retry=True)
+            if rows and rows[-1][0] == -1:
+                return None
+            found = _ranked(rows, wanted)
+            if len(found) >= wanted or len(rows) < limit:
+                return found
+            limit *= 2
+
+    def _through_index(self, values: dict[str, Any], more: dict[str, str], wanted: int) -> Op[list[Found] | None]:
+        """The index goes on until there are enough; None if it gives up, for a short answer would mean the end."""
+        limit = wanted
+        while True:
             near = Stmt(self._text("near", more), {**values, "limit": Int8(limit)})
             settings = Stmt(self._text("iterate"), {"ef": str(min(1000, max(100, 2 * limit)))})
             _, rows = yield Batch([settings, near], retry=True)
-            found = _ranked(rows, find.limit)
-            if len(found) >= find.limit:
+            found = _ranked(rows, wanted)
+            if len(found) >= wanted:
                 return found
-            if len(rows) < limit:  # the index gave up: an answer that is too short would be taken for the end
-                everything = {**values, "most": Int8(2**62), "limit": Int8(find.limit)}
-                (rows,) = yield Batch([Stmt(self._text("few", more), everything)], retry=True)
-                return _ranked(rows, find.limit)
+            if len(rows) < limit:
+                return None
             limit *= 2
 
     def index(self) -> Op[IndexRecord | None]:
@@ -164,7 +185,7 @@ class PostgresDialect:
             raise MissingDependencyError(f"{_NO_PGVECTOR} This role may not: {exc}") from exc
         ((*_, schema),) = yield from self._ask("index")
         self._see(record, schema)
-        names = ["drop_vectors", "create_vectors", "create_vector_item"]
+        names = ["drop_vectors", "create_vectors", "create_vector_item", "create_vector_ns"]
         if self._ann.approximate(record.dims):
             names.append("create_vector_ann")
         yield Batch([Stmt(self._text(name)) for name in names])
@@ -267,4 +288,7 @@ def _ranked(rows: list[Any], limit: int) -> list[Found]:
     """Rows best first, each item once."""
     found = [Found(ItemRow(*row[:-1]), row[-1]) for row in rows]
     found.sort(key=lambda one: (-(one.score or 0.0), -one.row.no))
-    return list({one.row.no: one for one in reversed(found)}.values())[::-1][:limit] if found else []
+    first: dict[int, Found] = {}
+    for one in found:
+        first.setdefault(one.row.no, one)
+    return list(first.values())[:limit]

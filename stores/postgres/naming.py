@@ -12,7 +12,7 @@ from stepvault._core.sqltext import literal
 from stepvault.errors import ConfigurationError
 
 _TABLES = ("item", "vector", "vector_index", "store_migration", "item_no")
-_INDEXES = ("item_recent", "item_number", "item_expiry", "item_words")
+_INDEXES = ("item_number", "item_expiry", "item_words")
 _LONGEST = 63  # bytes of a Postgres name; a longer one is cut without a word
 _PLACE = re.compile(r"\{(\w+)\}")
 # As sub-queries, so that they are computed once and not for every row.

@@ -1,7 +1,7 @@
 -- Statements of the Postgres store. {names} are the tables with schema and prefix, {now} the server's time, {live}
 -- "not expired", {more} the conditions of one search. A batch is one statement: WITH its writes, then a UNION ALL of
 -- its reads, which see the state before the writes. OFFSET 0 and MATERIALIZED hold the planner to the index on
--- (tenant, ns), whatever it believes about the sizes of the tables.
+-- (tenant, ns, key), whatever it believes about the sizes of the tables.
 
 -- name: gets
 SELECT %(kind)s::int, q.place::bigint, i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint,
@@ -32,31 +32,47 @@ SELECT DISTINCT %(kind)s::int, 0::bigint, NULL::bigint, i.ns, NULL::bytea, NULL:
     NULL::bytea, NULL::bytea, NULL::bytea, NULL::float8
 FROM {item} i WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s AND {live}
 
--- name: few
+-- name: near_all
+-- Every vector below the prefix by its distance, then items in that order until there are enough.
+WITH near AS MATERIALIZED (
+    SELECT v.item, v.no, v.embedding {distance} %(vector)s::{vector_type} AS distance FROM {vector} v
+    WHERE v.tenant = %(tenant)s AND v.ns >= %(low)s AND v.ns < %(high)s LIMIT %(most)s::bigint + 1)
+SELECT i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint, i.body, {score}(n.distance)
+FROM (SELECT * FROM near WHERE (SELECT count(*) FROM near) <= %(most)s::bigint ORDER BY distance OFFSET 0) n
+CROSS JOIN LATERAL (SELECT * FROM {item} i WHERE i.id = n.item AND i.no = n.no AND {live} {more} OFFSET 0) i
+UNION ALL
+SELECT -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+WHERE (SELECT count(*) FROM near) > %(most)s::bigint
+LIMIT %(limit)s::bigint
+
+-- name: near_few
+-- The items that match, if they are few, with all their vectors.
 WITH few AS MATERIALIZED (
     SELECT i.id, i.no FROM {item} i
     WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s AND {live} {more} LIMIT %(most)s::bigint + 1),
-best AS (
-    SELECT v.item, {score}(min(v.embedding {distance} %(vector)s::{vector_type})) AS score
+near AS MATERIALIZED (
+    SELECT v.item, v.embedding {distance} %(vector)s::{vector_type} AS distance
     FROM few JOIN {vector} v ON v.item = few.id AND v.no = few.no
-    WHERE (SELECT count(*) FROM few) <= %(most)s::bigint
-    GROUP BY v.item ORDER BY score DESC LIMIT %(limit)s::bigint)
-SELECT i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint, i.body, best.score
-FROM best JOIN {item} i ON i.id = best.item
+    WHERE (SELECT count(*) FROM few) <= %(most)s::bigint)
+SELECT i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint, i.body, {score}(n.distance)
+FROM (SELECT * FROM near ORDER BY distance LIMIT %(limit)s::bigint) n JOIN {item} i ON i.id = n.item
 UNION ALL
 SELECT -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 WHERE (SELECT count(*) FROM few) > %(most)s::bigint
 
 -- name: near
+-- Through the approximate index, which is asked for more until there are enough that match.
 SELECT i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint, i.body,
     {score}(v.embedding {distance} %(vector)s::{vector_type})
-FROM {vector} v JOIN {item} i ON i.id = v.item AND i.no = v.no
-WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s AND {live} {more}
+FROM {vector} v CROSS JOIN LATERAL (
+    SELECT * FROM {item} i WHERE i.id = v.item AND i.no = v.no AND {live} {more} OFFSET 0) i
+WHERE v.tenant = %(tenant)s AND v.ns >= %(low)s AND v.ns < %(high)s
 ORDER BY v.embedding {distance} %(vector)s::{vector_type} LIMIT %(limit)s::bigint
 
 -- name: iterate
 SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.max_scan_tuples', '2147483647', true),
-    set_config('hnsw.ef_search', %(ef)s, true)
+    set_config('hnsw.ef_search', %(ef)s, true), set_config('ivfflat.iterative_scan', 'relaxed_order', true),
+    set_config('ivfflat.probes', '10', true)
 
 -- name: deletes
 gone AS (
@@ -91,8 +107,8 @@ stale AS (
         SELECT i.id FROM given JOIN {item} i ON i.tenant = %(tenant)s AND i.ns = given.ns AND i.key = given.key) q
     WHERE v.item = q.id),
 embedded AS (
-    INSERT INTO {vector} (item, no, embedding)
-    SELECT put.id, put.no, q.embedding::{vector_type}
+    INSERT INTO {vector} (item, no, tenant, ns, embedding)
+    SELECT put.id, put.no, %(tenant)s, put.ns, q.embedding::{vector_type}
     FROM unnest(%(vector_ns)s::bytea[], %(vector_key)s::bytea[], %(vector)s::text[]) q (ns, key, embedding)
     JOIN put ON put.ns = q.ns AND put.key = q.key)
 
@@ -139,10 +155,15 @@ DROP TABLE IF EXISTS {vector}
 CREATE TABLE {vector} (
     item bigint NOT NULL REFERENCES {item} (id) ON DELETE CASCADE,
     no bigint NOT NULL,
+    tenant bytea NOT NULL,
+    ns bytea NOT NULL,
     embedding {vector_type}({dims}) NOT NULL)
 
 -- name: create_vector_item
 CREATE INDEX ON {vector} (item)
+
+-- name: create_vector_ns
+CREATE INDEX ON {vector} (tenant, ns)
 
 -- name: create_vector_ann
 CREATE INDEX ON {vector} USING {method} (embedding {operators}) {parameters}
@@ -159,8 +180,8 @@ SELECT i.no, i.fields, i.body FROM {item} i WHERE i.no > %(after)s AND {live} OR
 -- name: set_vectors
 WITH stale AS (
     DELETE FROM {vector} v USING {item} i WHERE i.no = ANY (%(no)s::bigint[]) AND v.item = i.id)
-INSERT INTO {vector} (item, no, embedding)
-SELECT i.id, i.no, q.embedding::{vector_type} FROM unnest(%(vector_no)s::bigint[], %(vector)s::text[]) q (no, embedding)
+INSERT INTO {vector} (item, no, tenant, ns, embedding)
+SELECT i.id, i.no, i.tenant, i.ns, q.embedding::{vector_type} FROM unnest(%(vector_no)s::bigint[], %(vector)s::text[]) q (no, embedding)
 JOIN {item} i ON i.no = q.no
 
 -- name: survey

@@ -22,8 +22,6 @@ CREATE TABLE {item} (
     UNIQUE (tenant, ns, key)
 );
 
-CREATE INDEX {item_recent} ON {item} (tenant, ns, no);
-
 CREATE INDEX {item_number} ON {item} (no);
 
 CREATE INDEX {item_expiry} ON {item} (expires_at) WHERE expires_at IS NOT NULL;
