@@ -94,7 +94,7 @@ def _grown(np: Any, array: Any, used: int, more: int, shape: tuple[int, ...], ki
     if array is not None and used + more <= len(array):
         return array
     grown = np.empty((max(256, 2 * used, used + more), *shape), kind)
-    if used:
+    if used and array is not None:
         grown[:used] = array[:used]
     return grown
 

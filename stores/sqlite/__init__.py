@@ -9,6 +9,7 @@ from typing import Any
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
+from stepvault._drivers.borrowed import BorrowedDriver
 from stepvault._drivers.sqlite import SqliteDriver
 from stepvault.errors import ConfigurationError
 from stepvault.stores._options import StoreOptions
@@ -36,7 +37,7 @@ class SqliteStore(SyncManners):
 
     def __init__(
         self,
-        conn: sqlite3.Connection | str,
+        conn: sqlite3.Connection | SqliteDriver | str,
         *,
         index: Mapping[str, Any] | None = None,
         ttl: Mapping[str, Any] | None = None,
@@ -65,14 +66,14 @@ class SqliteStore(SyncManners):
         return cls(path_of(conn_string), **options)
 
 
-def make_driver(conn: Any, options: dict[str, Any]) -> SqliteDriver:
+def make_driver(conn: Any, options: dict[str, Any]) -> SqliteDriver | BorrowedDriver:
     """The driver for a connection or a path.
 
     Raises:
         ConfigurationError: Neither of the two.
     """
-    if isinstance(conn, SqliteDriver):  # a vault's, shared
-        return conn
+    if isinstance(conn, SqliteDriver):  # a vault's
+        return BorrowedDriver(conn)
     if isinstance(conn, sqlite3.Connection):
         return SqliteDriver(connection=conn, **options)
     if isinstance(conn, str):

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from psycopg import AsyncConnection, Connection
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from stepvault._drivers.borrowed import BorrowedDriver
 from stepvault._drivers.postgres import PostgresDriver
 from stepvault._drivers.postgres_connections import (
     GivenAsyncConnection,
@@ -62,8 +63,8 @@ class ConnectionOptions:
         return cls(**chosen)
 
 
-def make_driver(conn: Any, pipe: object, options: ConnectionOptions) -> PostgresDriver:
-    """The driver for a URL, a connection or a pool; a driver that is shared stays as it is.
+def make_driver(conn: Any, pipe: object, options: ConnectionOptions) -> PostgresDriver | BorrowedDriver:
+    """The driver for a URL, a connection or a pool; a driver stays its owner's.
 
     Raises:
         ConfigurationError: None of these, or a pipeline of no connection.
@@ -71,8 +72,8 @@ def make_driver(conn: Any, pipe: object, options: ConnectionOptions) -> Postgres
     given, timeout = "the given connection", options.statement_timeout
     if pipe is not None and not isinstance(conn, (Connection, AsyncConnection)):
         raise ConfigurationError("A pipeline goes with a single connection, not with a pool or a URL.")
-    if isinstance(conn, PostgresDriver):
-        return conn
+    if isinstance(conn, PostgresDriver):  # a vault's
+        return BorrowedDriver(conn)
     if isinstance(conn, str):
         pools = PoolOptions(
             conn, options.pool_config, options.connect_timeout, options.pool_timeout, options.prepare_threshold

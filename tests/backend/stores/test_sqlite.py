@@ -10,6 +10,7 @@ from typing import Any
 import aiosqlite
 import pytest
 
+from stepvault._drivers.sqlite import SqliteDriver
 from stepvault.errors import ConfigurationError, EventLoopError
 from stepvault.stores.sqlite import SqliteStore
 from stepvault.stores.sqlite.aio import AsyncSqliteStore
@@ -47,6 +48,14 @@ def test_beside_checkpoints_in_one_file(tmp_path: Path) -> None:
         store.put(NS, "k", {"v": 1})
         assert list(saver.list(None)) == []
         assert store.get(NS, "k") is not None
+
+
+def test_over_a_driver_of_another() -> None:
+    driver = SqliteDriver(":memory:")
+    with SqliteStore(driver) as store:
+        store.put(NS, "k", {"v": 1})
+    assert SqliteStore(driver).get(NS, "k") is not None
+    driver.close()
 
 
 async def test_an_aiosqlite_connection() -> None:
