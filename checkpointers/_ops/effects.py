@@ -19,6 +19,7 @@ from stepvault._core.knowledge import ThreadKey, View
 from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange, Elements, Note, Query
 from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.expiry import db_now
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox.entries import moment, shown
 from stepvault.checkpointers._ops.spaces import space
@@ -109,7 +110,7 @@ def _change(scope: Scope, at: Address, key: bytes, change: Change, *, check: boo
         if thread is None or (thread.uid, thread.rev) != (view.uid, view.rev):
             return None
         present = _read(scope, body) if body else None
-        effect = change(present, (yield from scope.core.dialect.now()))
+        effect = change(present, (yield from db_now(scope.core)))
         if effect is present:
             return Recorded(effect, view.uid)  # type: ignore[arg-type]
         if present is None:

@@ -44,7 +44,7 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     if at.run is not None:
         at.run.note(at.key, loaded.thread.uid if loaded.thread else None)
         if not at.ns:
-            at.run.heads[at.key] = state.run_head
+            at.run.heads.setdefault(at.key, state.run_head)  # what it loads later may be older than what it has put
     if not loaded.checkpoints:
         return None
     row = loaded.checkpoints[0]
