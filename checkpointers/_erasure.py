@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from langgraph.store.base import BaseStore
 
 from stepvault._core.plan import Op
-from stepvault.checkpointers._ops.erasing import exporting, planning, requests, steps
+from stepvault.checkpointers._ops.erasing import exporting, planning, receipts, requests, returning, steps
 from stepvault.checkpointers._ops.erasing.items import Items
 from stepvault.checkpointers._ops.erasing.steps import Eraser
-from stepvault.erasure import ErasurePlan, ErasureRequest, public_key_of
+from stepvault.erasure import ErasurePlan, ErasureRequest, SigningKey
+from stepvault.errors import HoldError
 
 if TYPE_CHECKING:
     from stepvault.checkpointers._saver import BaseSaver
@@ -34,6 +36,8 @@ class Erasure:
         journal: A file outside the database to which tombstones are also written; `reconcile()` reads it after a
             restore.
         issuer: Who erases, as receipts say.
+        hooks: Outside systems to tell, by name: functions of the list of the person's ids, called after their data is
+            deleted. One that raises is tried again at once, three times in all; the receipt says which were told.
     """
 
     def __init__(
@@ -44,11 +48,12 @@ class Erasure:
         subject_patterns: Sequence[Sequence[str]] | None = None,
         journal: str | os.PathLike[str] | None = None,
         issuer: str = "stepvault",
+        hooks: Mapping[str, Callable[[list[str]], Any]] | None = None,
     ) -> None:
         self._saver = saver
         self._journal = Path(journal) if journal is not None else None
         self._eraser = Eraser(
-            Items(store, subject_patterns), self._append if self._journal is not None else None, issuer
+            Items(store, subject_patterns), self._append if self._journal is not None else None, issuer, hooks or {}
         )
 
     def plan(self, subject: str) -> ErasurePlan:
@@ -60,33 +65,60 @@ class Erasure:
         return await self._saver._arun(planning.plan(self._saver._scope, subject, self._eraser.items))
 
     def erase(
-        self, subject: str, *, shared: str = "keep", reason: str | None = None, plan: ErasurePlan | None = None
+        self,
+        subject: str,
+        *,
+        shared: str = "keep",
+        reason: str | None = None,
+        plan: ErasurePlan | None = None,
+        progress: Callable[[ErasureRequest], None] | None = None,
     ) -> ErasureRequest:
         """Erase a person: tombstone, delete, purge, verify, receipt. Idempotent, resumable.
 
         Args:
-            subject: The person.
+            subject: The person, by any of their ids.
             shared: What becomes of threads that belong to others too: `"keep"` takes the person's name off them,
                 `"erase"` removes them.
-            reason: Why, for your own records.
+            reason: Why, for your own records; it is kept with the request.
             plan: Refuse if the data is not what was planned.
+            progress: Called as counts and state change.
 
         Raises:
             HoldError: A hold stands against it.
             PlanStaleError: The data changed since `plan`.
         """
-        return self._saver._run(self._erase(subject, shared, reason, plan))
+        return self._saver._run(self._erase(subject, shared, reason, plan, progress))
 
     async def aerase(
-        self, subject: str, *, shared: str = "keep", reason: str | None = None, plan: ErasurePlan | None = None
+        self,
+        subject: str,
+        *,
+        shared: str = "keep",
+        reason: str | None = None,
+        plan: ErasurePlan | None = None,
+        progress: Callable[[ErasureRequest], None] | None = None,
     ) -> ErasureRequest:
         """Async version of `erase`."""
-        return await self._saver._arun(self._erase(subject, shared, reason, plan))
+        return await self._saver._arun(self._erase(subject, shared, reason, plan, progress))
 
-    def _erase(self, subject: str, shared: str, reason: str | None, plan: ErasurePlan | None) -> Op[ErasureRequest]:
-        scope = self._saver._scope
-        request = yield from steps.request(scope, self._eraser, subject, shared, reason, plan)
-        return (yield from steps.advance(scope, self._eraser, request.id)).shown()
+    def _erase(
+        self,
+        subject: str,
+        shared: str,
+        reason: str | None,
+        plan: ErasurePlan | None,
+        progress: Callable[[ErasureRequest], None] | None,
+    ) -> Op[ErasureRequest]:
+        scope, eraser = self._saver._scope, self._eraser
+        if progress is not None:
+            told = progress
+            eraser = replace(eraser, progress=lambda request: told(request.shown()))
+        while True:
+            request = yield from steps.request(scope, eraser, subject, shared, reason, plan)
+            asked = set(request.tokens)
+            done = yield from steps.advance(scope, eraser, request.id)
+            if (yield from steps.covers(scope, subject, asked)):
+                return done.shown()
 
     def status(self, request_id: str) -> ErasureRequest:
         """How far an erasure is, with its receipt at the end."""
@@ -100,7 +132,10 @@ class Erasure:
         return (yield from requests.get(self._saver._scope, request_id)).shown()
 
     def resume(self) -> list[ErasureRequest]:
-        """Bring every unfinished erasure to its end."""
+        """Bring every unfinished erasure to its end, and try open purge steps of finished ones again.
+
+        One that a hold stops is returned as it is.
+        """
         return self._saver._run(self._resume())
 
     async def aresume(self) -> list[ErasureRequest]:
@@ -108,10 +143,14 @@ class Erasure:
         return await self._saver._arun(self._resume())
 
     def _resume(self) -> Op[list[ErasureRequest]]:
-        done = []
-        for request in (yield from requests.every(self._saver._scope)):
-            if request.state != "receipted":
-                done.append((yield from steps.advance(self._saver._scope, self._eraser, request.id)).shown())
+        scope, done = self._saver._scope, []
+        for request_id in (yield from requests.unfinished(scope)):
+            try:
+                done.append((yield from steps.advance(scope, self._eraser, request_id)).shown())
+            except HoldError:
+                done.append((yield from requests.get(scope, request_id)).shown())
+        for request_id in (yield from requests.unpurged(scope)):
+            done.append((yield from steps.purge_again(scope, self._eraser, request_id)).shown())
         return done
 
     def hold(self, subject: str, reason: str) -> None:
@@ -132,45 +171,67 @@ class Erasure:
 
     def readmit(self, subject: str) -> None:
         """Let an erased person come back: what they write from now on is stored. Idempotent."""
-        self._saver._run(steps.readmit(self._saver._scope, subject))
+        self._saver._run(returning.readmit(self._saver._scope, self._eraser, subject))
 
     async def areadmit(self, subject: str) -> None:
         """Async version of `readmit`."""
-        await self._saver._arun(steps.readmit(self._saver._scope, subject))
+        await self._saver._arun(returning.readmit(self._saver._scope, self._eraser, subject))
 
     def public_key(self) -> str:
-        """The key that receipts are checked with: `verify_receipt(receipt, public_key)`. Publish it."""
-        return public_key_of(self._saver._run(steps.signing_key(self._saver._scope)))
+        """The key that new receipts are checked with: `verify_receipt(receipt, public_key)`. Publish it."""
+        return self.signing_keys()[-1].public_key
 
     async def apublic_key(self) -> str:
         """Async version of `public_key`."""
-        return public_key_of(await self._saver._arun(steps.signing_key(self._saver._scope)))
+        return (await self.asigning_keys())[-1].public_key
+
+    def signing_keys(self) -> list[SigningKey]:
+        """Every key that receipts of this tenant were signed with, oldest first. Publish them all."""
+        return self._saver._run(receipts.keys(self._saver._scope))
+
+    async def asigning_keys(self) -> list[SigningKey]:
+        """Async version of `signing_keys`."""
+        return await self._saver._arun(receipts.keys(self._saver._scope))
+
+    def rotate_signing_key(self) -> list[SigningKey]:
+        """Sign with a new key from now on; the private part of the one before is destroyed."""
+        return self._saver._run(receipts.rotate(self._saver._scope))
+
+    async def arotate_signing_key(self) -> list[SigningKey]:
+        """Async version of `rotate_signing_key`."""
+        return await self._saver._arun(receipts.rotate(self._saver._scope))
 
     def export(self, subject: str, file: IO[str]) -> int:
-        """Write everything of a person as JSON Lines; how many lines.
+        """Write everything of a person as JSON Lines, page by page; how many lines.
 
-        Shared threads are included and say so. Values that JSON does not know are written as their `repr`.
+        Shared threads are included and say so. Values that JSON does not know are written as their `repr`. What
+        cannot be read is named in lines of the kind `incomplete`.
         """
+        at: exporting.Progress | None
+        at, ids = self._saver._run(exporting.begin(self._saver._scope, subject))
         count = 0
-        for line in self._saver._run(exporting.export(self._saver._scope, subject, self._eraser.items)):
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            count += 1
+        while at is not None:
+            lines, at = self._saver._run(exporting.page(self._saver._scope, at, self._eraser.items, ids))
+            count += _write(lines, file)
         return count
 
     async def aexport(self, subject: str, file: IO[str]) -> int:
         """Async version of `export`."""
-        lines = await self._saver._arun(exporting.export(self._saver._scope, subject, self._eraser.items))
-        for line in lines:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        return len(lines)
+        at: exporting.Progress | None
+        at, ids = await self._saver._arun(exporting.begin(self._saver._scope, subject))
+        count = 0
+        while at is not None:
+            lines, at = await self._saver._arun(exporting.page(self._saver._scope, at, self._eraser.items, ids))
+            count += _write(lines, file)
+        return count
 
     def reconcile(self) -> list[ErasureRequest]:
         """After a restore or a failover: put the tombstones of the journal back and delete what came back."""
-        return self._saver._run(steps.reconcile(self._saver._scope, self._eraser, self._journaled()))
+        return self._saver._run(returning.reconcile(self._saver._scope, self._eraser, self._journaled()))
 
     async def areconcile(self) -> list[ErasureRequest]:
         """Async version of `reconcile`."""
-        return await self._saver._arun(steps.reconcile(self._saver._scope, self._eraser, self._journaled()))
+        return await self._saver._arun(returning.reconcile(self._saver._scope, self._eraser, self._journaled()))
 
     def _append(self, line: dict[str, Any]) -> None:
         assert self._journal is not None
@@ -185,3 +246,9 @@ class Erasure:
         tenant = self._saver._scope.tenant.hex()
         lines = [json.loads(line) for line in self._journal.read_text(encoding="utf-8").splitlines() if line.strip()]
         return [line for line in lines if line["tenant"] == tenant]
+
+
+def _write(lines: list[dict[str, Any]], file: IO[str]) -> int:
+    for line in lines:
+        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return len(lines)

@@ -62,13 +62,15 @@ def joined(scope: Scope, at: Address, state: State) -> Op[Joined]:
     if not new:
         return Joined(state, [])
     yield from check_living(scope, new)
-    changes = [
-        DocChange(_place(scope, mark, at.key), _body(subject, at.key), scope.core.random(8))
-        for mark, subject in new.items()
-    ]
+    changes = [hint(scope, subject, at.key) for subject in new.values()]
     yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), changes)
     notes = [Note(PREFIX + mark, scope.native.dumps(subject)) for mark, subject in new.items()]
     return Joined(replace(state, subjects=(*state.subjects, *new)), notes)
+
+
+def hint(scope: Scope, subject: str, key: ThreadKey) -> DocChange:
+    """What leads from a person to a thread of theirs."""
+    return DocChange(_place(scope, token(scope, subject), key), _body(subject, key), scope.core.random(8))
 
 
 def check_living(scope: Scope, tokens: Mapping[bytes, str]) -> Op[None]:

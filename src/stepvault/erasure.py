@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
@@ -11,7 +12,8 @@ from typing import Any, Literal, TypeAlias
 from stepvault.errors import ConfigurationError, MissingDependencyError, VerifyFailedError
 
 Shared: TypeAlias = Literal["keep", "erase"]
-STATES = ("received", "tombstoned", "deleted", "purged", "verified", "receipted")
+STATES = ("received", "tombstoned", "deleted", "told", "purged", "verified", "receipted")
+PublicKey: TypeAlias = str | bytes
 DOMAIN = b"stepvault/receipt/1\n"
 
 
@@ -29,30 +31,62 @@ class ErasurePlan:
 
     Attributes:
         subject: The person.
+        ids: Every id of theirs, linked ones included.
         threads: Their threads; shared ones go only with `shared="erase"`.
         namespaces: Namespaces of the store that are theirs, with the number of items in each.
         decisions: How many decisions they made; these stay, without their name.
         unattributed: Threads that name nobody: whether they hold data of this person is not known.
+        unattributed_namespaces: Namespaces that fit no pattern; None without `subject_patterns`, when any may.
         held: The reason of a hold, if one stops the erasure.
         hash: Identifies this plan; `erase(plan=plan)` refuses if the data changed since.
     """
 
     subject: str
+    ids: list[str]
     threads: list[PlannedThread]
     namespaces: dict[tuple[str, ...], int]
     decisions: int
     unattributed: int
+    unattributed_namespaces: int | None
     held: str | None
     hash: str
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeStep:
-    """Something done, or to be done by an operator, so that deleted data leaves files and memory too."""
+    """Something done, or to be done by an operator, so that deleted data leaves files and memory too.
+
+    `retryable`: `resume()` tries it again if it is not done.
+    """
 
     name: str
     done: bool
     detail: str
+    retryable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectInfo:
+    """A person with threads; how many."""
+
+    subject: str
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectPage:
+    """People, and where the next page starts (None: there is none)."""
+
+    subjects: list[SubjectInfo]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """How many threads were attributed to somebody, and how many say nothing."""
+
+    threads: int
+    without: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +95,14 @@ class ErasureRequest:
 
     Attributes:
         id: Names it.
-        state: `received`, `tombstoned`, `deleted`, `purged`, `verified` or `receipted`.
+        state: `received`, `tombstoned`, `deleted`, `told`, `purged`, `verified` or `receipted`.
         requested_at: When it was asked for, by the database's clock.
         counts: What was removed so far.
         purge: Purge steps, done and not done.
-        receipt: The signed receipt, at the end.
+        hooks: Which outside systems were told, by their names; False: it failed.
+        receipt: At the end, `{"receipt": ..., "salts": [...]}`: the signed receipt, and the salts of its commitments,
+            which belong to whoever asked for the erasure.
+        follow_ups: Receipts of purge steps that were done later.
     """
 
     id: str
@@ -73,7 +110,24 @@ class ErasureRequest:
     requested_at: datetime
     counts: Mapping[str, int]
     purge: list[PurgeStep] = field(default_factory=list)
+    hooks: Mapping[str, bool] = field(default_factory=dict)
     receipt: dict[str, Any] | None = None
+    follow_ups: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A key that receipts are or were signed with.
+
+    Attributes:
+        public_key: 64 hexadecimal digits; publish it.
+        since: When it came into use, by the database's clock.
+        current: Whether new receipts are signed with it.
+    """
+
+    public_key: str
+    since: datetime
+    current: bool
 
 
 def canonical(body: Mapping[str, Any]) -> bytes:
@@ -81,30 +135,48 @@ def canonical(body: Mapping[str, Any]) -> bytes:
     return DOMAIN + json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def verify_receipt(receipt: Mapping[str, Any] | str, public_key: str | bytes) -> dict[str, Any]:
+def digest_of(receipt: Mapping[str, Any]) -> str:
+    """What the next receipt of the chain says of this one, signature included."""
+    return hashlib.sha256(canonical(receipt)).hexdigest()
+
+
+def verify_receipt(receipt: Mapping[str, Any] | str, public_key: PublicKey | Iterable[PublicKey]) -> dict[str, Any]:
     """Check a receipt offline; returns its content.
 
     Args:
         receipt: The receipt, or its JSON text.
-        public_key: The Ed25519 public key, 32 bytes or their hexadecimal form.
+        public_key: The Ed25519 public key, 32 bytes or their hexadecimal form; or several, after a rotation.
 
     Raises:
-        VerifyFailedError: It was not signed by this key, or was changed since.
+        VerifyFailedError: It was signed by none of these keys, or was changed since.
     """
-    ed25519 = _ed25519()
     try:
         content = dict(json.loads(receipt) if isinstance(receipt, str) else receipt)
         signature = bytes.fromhex(content.pop("signature"))
-    except (ValueError, KeyError, TypeError) as exc:
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise VerifyFailedError("This is no receipt: it has no readable signature.") from exc
-    raw = bytes.fromhex(public_key) if isinstance(public_key, str) else public_key
+    keys = [public_key] if isinstance(public_key, (str, bytes)) else list(public_key)
+    if not any(_signed_by(_read(key), signature, content) for key in keys):
+        raise VerifyFailedError("The receipt was not signed by this key, or was changed since.")
+    return content
+
+
+def _signed_by(key: Any, signature: bytes, content: Mapping[str, Any]) -> bool:
+    from cryptography.exceptions import InvalidSignature
+
     try:
-        ed25519.Ed25519PublicKey.from_public_bytes(raw).verify(signature, canonical(content))
+        key.verify(signature, canonical(content))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _read(public_key: PublicKey) -> Any:
+    try:
+        raw = bytes.fromhex(public_key) if isinstance(public_key, str) else public_key
+        return _ed25519().Ed25519PublicKey.from_public_bytes(raw)
     except ValueError as exc:
         raise ConfigurationError("public_key is no Ed25519 public key: 32 bytes, or 64 hexadecimal digits.") from exc
-    except Exception as exc:
-        raise VerifyFailedError("The receipt was not signed by this key, or was changed since.") from exc
-    return content
 
 
 def sign(body: Mapping[str, Any], private_key: bytes) -> dict[str, Any]:
@@ -117,6 +189,17 @@ def public_key_of(private_key: bytes) -> str:
     """The public key that belongs to a private one, in hexadecimal form."""
     key = _ed25519().Ed25519PrivateKey.from_private_bytes(private_key)
     return str(key.public_key().public_bytes_raw().hex())
+
+
+def commits_to(receipt: Mapping[str, Any], salts: Iterable[str], subject: str) -> bool:
+    """Whether a receipt is about this id: true only for who has its salts, which are not in the receipt."""
+    made = {commitment(bytes.fromhex(salt), subject) for salt in salts}
+    return not made.isdisjoint(receipt.get("subject_commitments", ()))
+
+
+def commitment(salt: bytes, subject: str) -> str:
+    """What a receipt says of an id."""
+    return hashlib.sha256(salt + subject.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _ed25519() -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import os
 import sqlite3
@@ -63,6 +64,16 @@ for _name in (
     *("sweep", "apply_ttl", "tag", "untag", "tags"),
 ):
     setattr(AsAsync, f"a{_name}", _in_thread(_name))
+
+
+class InThreads:
+    """The sync methods of an object under their async names, each in a thread."""
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        return functools.partial(asyncio.to_thread, getattr(self._of, name.removeprefix("a")))
 
 
 class Database:

@@ -2,91 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from langgraph.store.base import BaseStore
 
 from stepvault._core.plan import Call, Op
 
 _PAGE = 500
+_HOLE = "{subject}"
+Theirs: TypeAlias = "Callable[[str], bool]"  # whether an id is one of the person's
 
 
 class Items:
     """A person's namespaces in a store; None where there is no store.
 
     A namespace is theirs if one of its labels is their id, or, with patterns such as `("users", "u-{subject}")`, if it
-    begins with a pattern filled in.
+    begins with a pattern filled in. Whose an id is, is asked of a predicate: after a restore only tokens are known.
     """
 
     def __init__(self, store: BaseStore | None, patterns: Sequence[Sequence[str]] | None) -> None:
         self.store = store
         self._patterns = patterns
 
-    def count(self, subject: str) -> Op[dict[tuple[str, ...], int]]:
+    def count(self, theirs: Theirs) -> Op[dict[tuple[str, ...], int]]:
         """Their namespaces, with the number of items in each."""
         found: dict[tuple[str, ...], int] = {}
-        for namespace in (yield from self._namespaces(subject)):
-            count = 0
+        for namespace in (yield from self.namespaces(theirs)):
+            at = 0
             while True:
-                page = yield from self._search(namespace, count)
-                count += len(page)
+                page = yield from self._search(namespace, at)
+                mine = sum(tuple(item.namespace) == namespace for item in page)
+                found[namespace] = found.get(namespace, 0) + mine
+                at += len(page)
                 if len(page) < _PAGE:
                     break
-            found[namespace] = count
         return {namespace: count for namespace, count in found.items() if count}
 
-    def delete(self, subject: str) -> Op[int]:
+    def delete(self, theirs: Theirs) -> Op[int]:
         """Delete their items; how many there were."""
         deleted = 0
-        for namespace in (yield from self._namespaces(subject)):
+        for namespace in (yield from self.namespaces(theirs)):
             while True:
                 page = yield from self._search(namespace, 0)
-                for item in page:
-                    if not hasattr(self.store, "delete_namespace"):
-                        yield from self._call("delete", item.namespace, item.key)
-                deleted += len(page)
                 if page and hasattr(self.store, "delete_namespace"):
                     removed = yield from self._call("delete_namespace", namespace)
-                    deleted += getattr(removed, "items", len(page)) - len(page)
+                    deleted += getattr(removed, "items", len(page))
                     break
+                for item in page:
+                    yield from self._call("delete", item.namespace, item.key)
+                deleted += len(page)
                 if len(page) < _PAGE:
                     break
         return deleted
 
-    def each(self, subject: str) -> Op[list[Any]]:
-        """Their items."""
-        items: list[Any] = []
-        for namespace in (yield from self._namespaces(subject)):
-            at = 0
-            while True:
-                page = yield from self._search(namespace, at)
-                items += [item for item in page if tuple(item.namespace) == namespace]
-                at += len(page)
-                if len(page) < _PAGE:
-                    break
-        return items
+    def page(self, namespace: tuple[str, ...], at: int) -> Op[tuple[list[Any], int | None]]:
+        """Some items of one namespace itself, and where the next page starts."""
+        page = yield from self._search(namespace, at)
+        own = [item for item in page if tuple(item.namespace) == namespace]
+        return own, at + len(page) if len(page) == _PAGE else None
 
-    def _namespaces(self, subject: str) -> Op[list[tuple[str, ...]]]:
-        if self.store is None:
-            return []
+    def namespaces(self, theirs: Theirs) -> Op[list[tuple[str, ...]]]:
+        """Their namespaces."""
         found: list[tuple[str, ...]] = []
         at = 0
-        while True:
+        while self.store is not None:
             page = yield from self._call("list_namespaces", limit=_PAGE, offset=at)
-            found += [tuple(namespace) for namespace in page if self._theirs(tuple(namespace), subject)]
+            found += [tuple(namespace) for namespace in page if self._is_theirs(tuple(namespace), theirs)]
             at += len(page)
             if len(page) < _PAGE:
-                return found
+                break
+        return found
 
-    def _theirs(self, namespace: tuple[str, ...], subject: str) -> bool:
+    def unattributed(self) -> Op[int | None]:
+        """How many namespaces fit no pattern; None without patterns, when every label may be somebody's id."""
+        if self._patterns is None or self.store is None:
+            return None if self.store is not None else 0
+        count = at = 0
+        while True:
+            page = yield from self._call("list_namespaces", limit=_PAGE, offset=at)
+            count += sum(not self._is_theirs(tuple(namespace), lambda _: True) for namespace in page)
+            at += len(page)
+            if len(page) < _PAGE:
+                return count
+
+    def _is_theirs(self, namespace: tuple[str, ...], theirs: Theirs) -> bool:
         if self._patterns is None:
-            return subject in namespace
-        return any(namespace[: len(filled)] == filled for filled in self._filled(subject))
-
-    def _filled(self, subject: str) -> Iterator[tuple[str, ...]]:
-        for pattern in self._patterns or ():
-            yield tuple(label.replace("{subject}", subject) for label in pattern)
+            return any(map(theirs, namespace))
+        return any(theirs(subject) for pattern in self._patterns for subject in _named_by(pattern, namespace))
 
     def _search(self, namespace: tuple[str, ...], offset: int) -> Op[list[Any]]:
         found = yield from self._call("search", namespace, limit=_PAGE, offset=offset)
@@ -97,3 +100,21 @@ class Items:
         return (yield Call(
             lambda: getattr(store, name)(*args, **kwargs), lambda: getattr(store, f"a{name}")(*args, **kwargs)
         ))  # fmt: skip
+
+
+def _named_by(pattern: Sequence[str], namespace: tuple[str, ...]) -> Iterator[str]:
+    """The id that fills a pattern so that a namespace begins with it, if there is one."""
+    if len(namespace) < len(pattern):
+        return
+    named: set[str] = set()
+    for part, label in zip(pattern, namespace, strict=False):
+        before, hole, after = part.partition(_HOLE)
+        if not hole:
+            if part != label:
+                return
+        elif len(label) > len(before) + len(after) and label.startswith(before) and label.endswith(after):
+            named.add(label[len(before) : len(label) - len(after)])
+        else:
+            return
+    if len(named) == 1:
+        yield named.pop()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import ormsgpack
 
@@ -11,46 +13,60 @@ from stepvault._core.ids import text_of
 from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange
 from stepvault._core.state import State
+from stepvault.checkpointers._ops import people
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.erasing.items import Items
 from stepvault.checkpointers._ops.spaces import space
-from stepvault.checkpointers._ops.subjects import DECIDERS, threads_of, token
+from stepvault.checkpointers._ops.subjects import DECIDERS, TOMBSTONES, token
 from stepvault.erasure import ErasurePlan, PlannedThread
+from stepvault.errors import HoldError
 
 HOLDS = "holds"
 _PAGE = 200
 
 
+class _Threads(NamedTuple):
+    theirs: list[PlannedThread]
+    nobodys: int
+
+
 def plan(scope: Scope, subject: str, items: Items) -> Op[ErasurePlan]:
     """Everything of a person that an erasure would touch."""
-    mark = token(scope, subject)
-    threads = yield from _threads(scope, subject, mark)
-    namespaces = yield from items.count(subject)
-    decisions = yield from _decisions(scope, mark)
+    ids = yield from people.ids_of(scope, subject)
+    marks = {token(scope, name) for name in ids}
+    threads = yield from _threads(scope, marks)
+    namespaces = yield from items.count(lambda name: name in ids)
+    decisions = 0
+    for mark in marks:
+        decisions += yield from _decisions(scope, mark)
     content = [
-        sorted((thread.thread_id, thread.shared) for thread in threads),
+        sorted((thread.thread_id, thread.shared) for thread in threads.theirs),
         sorted((list(namespace), count) for namespace, count in namespaces.items()),
         decisions,
     ]
-    digest = hashlib.sha256(json.dumps([subject, content], sort_keys=True).encode()).hexdigest()
-    unattributed = yield from _unattributed(scope)
-    held = yield from hold_of(scope, mark)
-    return ErasurePlan(subject, threads, namespaces, decisions, unattributed, held, digest)
+    digest = hashlib.sha256(json.dumps([sorted(ids), content], sort_keys=True).encode()).hexdigest()
+    other = yield from items.unattributed()
+    held = yield from hold_of(scope, list(marks))
+    return ErasurePlan(
+        subject, ids, threads.theirs, namespaces, decisions, threads.nobodys, other, held, digest
+    )  # fmt: skip
 
 
-def _threads(scope: Scope, subject: str, mark: bytes) -> Op[list[PlannedThread]]:
+def _threads(scope: Scope, marks: Collection[bytes]) -> Op[_Threads]:
+    """Their threads and how many are nobody's, from the threads themselves: no index can be wrong about it."""
     found: list[PlannedThread] = []
-    after = b""
+    nobodys, after = 0, None
     while True:
-        hints = yield from threads_of(scope, subject, after)
-        for place, key in hints:
-            after = place
-            loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
-            state = State.unpack(loaded.thread.extents) if loaded.thread else State()
-            if mark in state.subjects:
-                found.append(PlannedThread(text_of(key.thread), len(state.subjects) > 1))
-        if not hints:
-            return found
+        rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)
+        for row in rows:
+            state = State.unpack(row.extents) if row.extents else State()
+            owners = set(state.subjects)
+            nobodys += not owners and not state.fenced
+            if not owners.isdisjoint(marks):
+                found.append(PlannedThread(text_of(row.thread), not owners <= set(marks)))
+        if len(rows) < _PAGE:
+            return _Threads(found, nobodys)
+        after = rows[-1].no
 
 
 def _decisions(scope: Scope, mark: bytes) -> Op[int]:
@@ -63,24 +79,24 @@ def _decisions(scope: Scope, mark: bytes) -> Op[int]:
         after = docs[-1].key
 
 
-def _unattributed(scope: Scope) -> Op[int]:
-    count, after = 0, None
-    while True:
-        rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)
-        count += sum(not (row.extents and State.unpack(row.extents).subjects) for row in rows)
-        if len(rows) < _PAGE:
-            return count
-        after = rows[-1].no
-
-
-def hold_of(scope: Scope, mark: bytes) -> Op[str | None]:
-    """The reason of a person's hold, if there is one."""
-    docs = yield from scope.core.dialect.get_docs(space(scope, HOLDS), [mark])
+def hold_of(scope: Scope, marks: Sequence[bytes]) -> Op[str | None]:
+    """The reason of a hold on one of these ids, if there is one."""
+    docs = yield from scope.core.dialect.get_docs(space(scope, HOLDS), marks)
     return str(ormsgpack.unpackb(docs[0].body)) if docs else None
 
 
 def hold(scope: Scope, subject: str, reason: str | None) -> Op[None]:
-    """Hold a person's data against erasure; None lifts the hold."""
+    """Hold a person's data against erasure; None lifts the hold.
+
+    Raises:
+        HoldError: An erasure has begun already.
+    """
+    marks = [token(scope, name) for name in (yield from people.ids_of(scope, subject))]
     body = ormsgpack.packb(reason) if reason is not None else None
-    change = DocChange(token(scope, subject), body, scope.core.random(8))
-    yield from scope.core.dialect.write_docs(space(scope, HOLDS), [change], durable=True)
+    changes = [DocChange(mark, body, scope.core.random(8)) for mark in marks]
+    yield from scope.core.dialect.write_docs(space(scope, HOLDS), changes, durable=True)
+    if reason is None:
+        return
+    for stone in (yield from scope.core.dialect.get_docs(space(scope, TOMBSTONES), marks)):
+        if ormsgpack.unpackb(stone.body).get("standing"):
+            raise HoldError("The hold is noted, but an erasure of this person had begun: what is gone is gone.")

@@ -1,8 +1,12 @@
-"""Erasure requests as docs: kept by compare-and-set, changed by whoever works on them."""
+"""Erasure requests as docs: kept by compare-and-set, changed by whoever works on them.
+
+Beside the requests stand two kinds of marks: the request that is open for a person, so that there is one at a time,
+and the receipts some of whose purge steps are to be tried again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,36 +19,60 @@ from stepvault.erasure import ErasureRequest, PurgeStep
 from stepvault.errors import ConfigurationError
 
 SPACE = "erasures"
+_REQUEST, _OPEN, _UNPURGED = b"r", b"o", b"p"
+_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is kept of an erasure. The subject's name goes when the receipt is written; the token stays."""
+    """What is kept of an erasure. The subject's names go when the receipt is written; their tokens stay."""
 
     id: str
     state: str
-    subject: str | None
-    token: bytes
+    subjects: list[str]
+    tokens: list[bytes]
     shared: str
     reason: str | None
     requested: int
     tombstoned: int = 0
     verified: int = 0
     counts: dict[str, int] = field(default_factory=dict)
+    unattributed: dict[str, int | None] = field(default_factory=dict)
+    hooks: dict[str, bool] = field(default_factory=dict)
     purge: list[list[Any]] = field(default_factory=list)
     receipt: dict[str, Any] | None = None
+    follow_ups: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def steps(self) -> list[PurgeStep]:
+        """Its purge steps."""
+        return [PurgeStep(*step) for step in self.purge]
 
     def shown(self) -> ErasureRequest:
         """As users see it."""
-        steps = [PurgeStep(*step) for step in self.purge]
-        return ErasureRequest(self.id, self.state, moment(self.requested), dict(self.counts), steps, self.receipt)
+        return ErasureRequest(
+            self.id, self.state, moment(self.requested), dict(self.counts), self.steps, dict(self.hooks), self.receipt,
+            list(self.follow_ups),
+        )  # fmt: skip
 
 
 def create(scope: Scope, request: Request) -> Op[Request]:
-    """Keep a new request."""
-    change = DocChange(request.id.encode(), _pack(scope, request), scope.core.random(8), None)
-    yield from scope.core.dialect.write_docs(space(scope, SPACE), [change], durable=True)
-    return request
+    """Keep a new request; or give the one that is open for this person."""
+    while True:
+        version = scope.core.random(8)
+        changes = [DocChange(_OPEN + token, request.id.encode(), version, None) for token in request.tokens]
+        changes.append(DocChange(_REQUEST + request.id.encode(), _pack(scope, request), version, None))
+        if (yield from scope.core.dialect.write_docs(space(scope, SPACE), changes, durable=True)):
+            return request
+        found = yield from open_of(scope, request.tokens)
+        if found is not None:
+            return found
+
+
+def open_of(scope: Scope, tokens: Sequence[bytes]) -> Op[Request | None]:
+    """The request that is open for one of these ids, if there is one."""
+    docs = yield from scope.core.dialect.get_docs(space(scope, SPACE), [_OPEN + token for token in tokens])
+    return (yield from get(scope, docs[0].body.decode())) if docs else None
 
 
 def get(scope: Scope, request_id: str) -> Op[Request]:
@@ -53,33 +81,50 @@ def get(scope: Scope, request_id: str) -> Op[Request]:
     Raises:
         ConfigurationError: There is none.
     """
-    docs = yield from scope.core.dialect.get_docs(space(scope, SPACE), [request_id.encode()])
+    docs = yield from scope.core.dialect.get_docs(space(scope, SPACE), [_REQUEST + request_id.encode()])
     if not docs:
         raise ConfigurationError(f"No erasure has the id {request_id!r}.")
     return _unpack(scope, docs[0].body)
 
 
-def every(scope: Scope) -> Op[list[Request]]:
-    """All requests, oldest first."""
-    found: list[Request] = []
+def unfinished(scope: Scope) -> Op[list[str]]:
+    """Ids of the requests that have no receipt yet."""
+    return (yield from _marked(scope, _OPEN))
+
+
+def unpurged(scope: Scope) -> Op[list[str]]:
+    """Ids of the requests with purge steps to be tried again."""
+    return (yield from _marked(scope, _UNPURGED))
+
+
+def _marked(scope: Scope, prefix: bytes) -> Op[list[str]]:
+    found: dict[str, None] = {}
     after = b""
     while True:
-        docs = yield from scope.core.dialect.docs(space(scope, SPACE), b"", after, 100)
-        found += [_unpack(scope, doc.body) for doc in docs]
-        if len(docs) < 100:
-            return sorted(found, key=lambda request: request.requested)
+        docs = yield from scope.core.dialect.docs(space(scope, SPACE), prefix, after, _PAGE)
+        found.update(dict.fromkeys(doc.body.decode() for doc in docs))
+        if len(docs) < _PAGE:
+            return list(found)
         after = docs[-1].key
 
 
 def change(scope: Scope, request_id: str, alter: Callable[[Request], Request]) -> Op[Request]:
-    """Change a request as it now is."""
+    """Change a request as it now is; its marks follow its state in the same step."""
     while True:
-        docs = yield from scope.core.dialect.get_docs(space(scope, SPACE), [request_id.encode()])
+        docs = yield from scope.core.dialect.get_docs(space(scope, SPACE), [_REQUEST + request_id.encode()])
         if not docs:
             raise ConfigurationError(f"No erasure has the id {request_id!r}.")
-        request = alter(_unpack(scope, docs[0].body))
-        update = DocChange(docs[0].key, _pack(scope, request), scope.core.random(8), docs[0].version)
-        if (yield from scope.core.dialect.write_docs(space(scope, SPACE), [update], durable=True)):
+        before = _unpack(scope, docs[0].body)
+        request = alter(before)
+        version = scope.core.random(8)
+        changes = [DocChange(docs[0].key, _pack(scope, request), version, docs[0].version)]
+        if request.state == "receipted":
+            if before.state != "receipted":
+                changes += [DocChange(_OPEN + token, None, b"") for token in request.tokens]
+            left = any(step.retryable and not step.done for step in request.steps)
+            mark = _UNPURGED + request.id.encode()
+            changes.append(DocChange(mark, request.id.encode() if left else None, version if left else b""))
+        if (yield from scope.core.dialect.write_docs(space(scope, SPACE), changes, durable=True)):
             return request
 
 

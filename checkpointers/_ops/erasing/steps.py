@@ -1,10 +1,10 @@
-"""The states of an erasure, and what each does: tombstone, delete, purge, verify, receipt."""
+"""The states of an erasure, and what each does: tombstone, delete, tell, purge, verify, receipt."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ormsgpack
@@ -14,23 +14,23 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Call, Op
 from stepvault._core.rows import DocChange, Elements, Guard, Note
 from stepvault._core.state import State
+from stepvault.checkpointers._ops import people
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.erasing import requests
-from stepvault.checkpointers._ops.erasing.items import Items
-from stepvault.checkpointers._ops.erasing.planning import hold_of, plan
+from stepvault.checkpointers._ops.erasing import planning, receipts, requests
+from stepvault.checkpointers._ops.erasing.items import Items, Theirs
 from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.expiry import watch
 from stepvault.checkpointers._ops.inbox import decisions, keeping
-from stepvault.checkpointers._ops.inbox.entries import moment
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import DECIDERS, PREFIX, SUBJECTS, TOMBSTONES, token
-from stepvault.erasure import ErasurePlan, ErasureRequest, public_key_of, sign
+from stepvault.erasure import ErasurePlan
 from stepvault.errors import ConfigurationError, HoldError, PlanStaleError
 
 _PAGE = 100
 _FENCE = 24 * 3_600_000  # milliseconds for which a thread that was about to be made for an erased person stays closed
-_RECEIPTS, _SIGNING = "receipts", "signing"
-_LAST, _KEY = b"last", b"key"
+_TRIES = 3
+
+logger = logging.getLogger("stepvault")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class Eraser:
     items: Items
     journal: Callable[[dict[str, Any]], None] | None
     issuer: str
+    hooks: Mapping[str, Callable[[list[str]], Any]] = field(default_factory=dict)
+    progress: Callable[[Request], None] = lambda _: None
 
 
 def request(
@@ -53,26 +55,37 @@ def request(
     """
     if shared not in ("keep", "erase"):
         raise ConfigurationError(f'shared must be "keep" or "erase", not {shared!r}.')
-    mark = token(scope, subject)
-    held = yield from hold_of(scope, mark)
+    ids = yield from people.ids_of(scope, subject)
+    marks = [token(scope, name) for name in ids]
+    yield from _check_hold(scope, marks)
+    if planned is not None and (yield from planning.plan(scope, subject, eraser.items)).hash != planned.hash:
+        raise PlanStaleError
+    now = yield from scope.core.dialect.now()
+    made = Request(scope.core.random(16).hex(), "received", ids, marks, shared, reason, now)
+    return (yield from requests.create(scope, made))
+
+
+def covers(scope: Scope, subject: str, marks: Collection[bytes]) -> Op[bool]:
+    """Whether these are all ids of a person: some may have been linked while an older request was under way."""
+    return {token(scope, name) for name in (yield from people.ids_of(scope, subject))} <= set(marks)
+
+
+def _check_hold(scope: Scope, marks: Sequence[bytes]) -> Op[None]:
+    held = yield from planning.hold_of(scope, marks)
     if held is not None:
         raise HoldError(f"A hold stops this erasure: {held}. Release it first.")
-    if planned is not None and (yield from plan(scope, subject, eraser.items)).hash != planned.hash:
-        raise PlanStaleError
-    for open_request in (yield from requests.every(scope)):
-        if open_request.token == mark and open_request.state != "receipted":
-            return open_request
-    now = yield from scope.core.dialect.now()
-    made = Request(scope.core.random(16).hex(), "received", subject, mark, shared, reason, now)
-    return (yield from requests.create(scope, made))
 
 
 def advance(scope: Scope, eraser: Eraser, request_id: str) -> Op[Request]:
     """Bring an erasure to its end, from wherever it is."""
-    steps = {"received": _tombstone, "tombstoned": _delete, "deleted": _purge, "purged": _verify, "verified": _receipt}
+    steps = {
+        "received": _tombstone, "tombstoned": _delete, "deleted": _tell, "told": _purge, "purged": _verify,
+        "verified": _receipt,
+    }  # fmt: skip
     current = yield from requests.get(scope, request_id)
     while current.state in steps:
         current = yield from steps[current.state](scope, eraser, current)
+        eraser.progress(current)
     return current
 
 
@@ -86,36 +99,51 @@ def _moved(scope: Scope, current: Request, state: str, **fields: Any) -> Op[Requ
 
 
 def _tombstone(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
-    held = yield from hold_of(scope, current.token)
-    if held is not None:
-        raise HoldError(f"A hold stops this erasure: {held}. Release it first.")
+    """Close the door. A hold set at this very moment wins: it is looked for again once the tombstone stands."""
+    yield from _check_hold(scope, current.tokens)
     now = yield from scope.core.dialect.now()
-    stone = {"standing": True, "request": current.id, "at": now}
-    change = DocChange(current.token, ormsgpack.packb(stone), scope.core.random(8))
-    yield from scope.core.dialect.write_docs(space(scope, TOMBSTONES), [change], durable=True)
+    body = ormsgpack.packb({"standing": True, "request": current.id, "at": now})
+    yield from _write_stones(scope, current.tokens, body)
+    try:
+        yield from _check_hold(scope, current.tokens)
+    except HoldError:
+        yield from _write_stones(scope, current.tokens, None)
+        raise
     if eraser.journal is not None:
-        line = {"token": current.token.hex(), "tenant": scope.tenant.hex(), "request": current.id, "at": now}
-        journal = eraser.journal
-        yield Call(lambda: journal(line))
+        for mark in current.tokens:
+            line = {"token": mark.hex(), "tenant": scope.tenant.hex(), "request": current.id, "at": now}
+            yield Call(lambda line=line: eraser.journal(line))  # type: ignore[misc]
     return (yield from _moved(scope, current, "tombstoned", tombstoned=now))
 
 
+def _write_stones(scope: Scope, marks: Sequence[bytes], body: bytes | None) -> Op[None]:
+    changes = [DocChange(mark, body, scope.core.random(8)) for mark in marks]
+    yield from scope.core.dialect.write_docs(space(scope, TOMBSTONES), changes, durable=True)
+
+
 def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
-    while True:
-        hints = yield from _hints(scope, current.token)
-        if not hints:
-            break
-        counts = {"threads": 0, "checkpoints": 0, "shared": 0}
-        for key in hints.values():
-            for name, count in (yield from _delete_thread(scope, current, key)).items():
-                counts[name] += count
-        gone = [DocChange(place, None, b"") for place in hints]
-        yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), gone)
-        yield from _count(scope, current, counts)
-    yield from _count(scope, current, {"decisions": (yield from _forget_decisions(scope, current))})
-    if current.subject is not None:
-        yield from _count(scope, current, {"items": (yield from eraser.items.delete(current.subject))})
+    for mark in current.tokens:
+        while True:
+            hints = yield from _hints(scope, mark)
+            if not hints:
+                break
+            counts = {"threads": 0, "checkpoints": 0, "shared": 0}
+            for key in hints.values():
+                for name, count in (yield from _delete_thread(scope, current, mark, key)).items():
+                    counts[name] += count
+            gone = [DocChange(place, None, b"") for place in hints]
+            yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), gone)
+            yield from _count(scope, eraser, current, counts)
+        yield from _count(scope, eraser, current, {"decisions": (yield from _forget_decisions(scope, mark))})
+    items = yield from eraser.items.delete(theirs(scope, current))
+    yield from _count(scope, eraser, current, {"items": items})
     return (yield from _moved(scope, current, "deleted"))
+
+
+def theirs(scope: Scope, current: Request) -> Theirs:
+    """Whether an id is one of the person's, told by its token alone."""
+    marks = set(current.tokens)
+    return lambda name: token(scope, name) in marks
 
 
 def _hints(scope: Scope, mark: bytes) -> Op[dict[bytes, ThreadKey]]:
@@ -123,7 +151,7 @@ def _hints(scope: Scope, mark: bytes) -> Op[dict[bytes, ThreadKey]]:
     return {doc.key: ThreadKey(scope.tenant, ormsgpack.unpackb(doc.body)[1]) for doc in docs}
 
 
-def _count(scope: Scope, current: Request, more: dict[str, int]) -> Op[None]:
+def _count(scope: Scope, eraser: Eraser, current: Request, more: dict[str, int]) -> Op[None]:
     def alter(present: Request) -> Request:
         counts = dict(present.counts)
         for name, count in more.items():
@@ -132,10 +160,10 @@ def _count(scope: Scope, current: Request, more: dict[str, int]) -> Op[None]:
         return replace(present, counts=counts)
 
     if any(more.values()):
-        yield from requests.change(scope, current.id, alter)
+        eraser.progress((yield from requests.change(scope, current.id, alter)))
 
 
-def _delete_thread(scope: Scope, current: Request, key: ThreadKey) -> Op[dict[str, int]]:
+def _delete_thread(scope: Scope, current: Request, mark: bytes, key: ThreadKey) -> Op[dict[str, int]]:
     """Remove a thread, or the person from a shared one; close one that is about to be made."""
     while True:
         loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
@@ -144,9 +172,9 @@ def _delete_thread(scope: Scope, current: Request, key: ThreadKey) -> Op[dict[st
                 return {}
             continue
         state = State.unpack(loaded.thread.extents)
-        if current.token not in state.subjects:
+        if mark not in state.subjects:
             return {}
-        if len(state.subjects) > 1 and current.shared == "keep":
+        if not set(state.subjects) <= set(current.tokens) and current.shared == "keep":
             if (yield from _unlink(scope, current, key, loaded.thread, state)):
                 return {"shared": 1}
             continue
@@ -168,22 +196,23 @@ def _fence(scope: Scope, current: Request, key: ThreadKey) -> Op[bool]:
 
 
 def _unlink(scope: Scope, current: Request, key: ThreadKey, thread: Any, state: State) -> Op[bool]:
-    left = replace(state, subjects=tuple(mark for mark in state.subjects if mark != current.token))
+    left = replace(state, subjects=tuple(mark for mark in state.subjects if mark not in current.tokens))
+    notes = [Note(PREFIX + mark, None) for mark in state.subjects if mark in current.tokens]
     guard = Guard(key, thread, thread.uid, scope.core.random(8), left.pack())
-    done = yield from scope.core.dialect.put_writes(guard, Elements(), (), [Note(PREFIX + current.token, None)])
+    done = yield from scope.core.dialect.put_writes(guard, Elements(), (), notes)
     scope.core.knowledge.forget(key)
     return done is not None
 
 
-def _forget_decisions(scope: Scope, current: Request) -> Op[int]:
+def _forget_decisions(scope: Scope, mark: bytes) -> Op[int]:
     """Take the person's name out of the decisions they made; the decisions stay."""
     count = 0
     while True:
-        docs = yield from scope.core.dialect.docs(space(scope, DECIDERS), current.token, b"", _PAGE)
+        docs = yield from scope.core.dialect.docs(space(scope, DECIDERS), mark, b"", _PAGE)
         for doc in docs:
             thread, interrupt_id = ormsgpack.unpackb(doc.body)
             at = Address(ThreadKey(scope.tenant, thread), b"", None, None)
-            count += yield from decisions.rename_decider(scope, at, interrupt_id, f"erased:{current.token.hex()[:12]}")
+            count += yield from decisions.rename_decider(scope, at, interrupt_id, f"erased:{mark.hex()[:12]}")
         yield from scope.core.dialect.write_docs(
             space(scope, DECIDERS), [DocChange(doc.key, None, b"") for doc in docs]
         )
@@ -191,95 +220,78 @@ def _forget_decisions(scope: Scope, current: Request) -> Op[int]:
             return count
 
 
+def _tell(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
+    """Tell outside systems, each a few times at most; what a killed worker has told may be told again."""
+    for name, hook in eraser.hooks.items():
+        if current.hooks.get(name):
+            continue
+        done = False
+        for _ in range(_TRIES):
+            work = _quietly(hook, list(current.subjects))
+            done = yield Call(work, scope.core.offload(work))
+            if done:
+                break
+        outcome = {name: done}
+
+        def note(present: Request, outcome: dict[str, bool] = outcome) -> Request:
+            return replace(present, hooks={**present.hooks, **outcome})
+
+        current = yield from requests.change(scope, current.id, note)
+    return (yield from _moved(scope, current, "told"))
+
+
+def _quietly(hook: Callable[[list[str]], Any], ids: list[str]) -> Callable[[], bool]:
+    def work() -> bool:
+        try:
+            hook(ids)
+        except Exception as exc:  # whatever it is, it is in the receipt; what it says may name the person
+            logger.warning("An erasure hook failed: %s", type(exc).__name__)
+            return False
+        return True
+
+    return work
+
+
 def _purge(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
     scope.core.knowledge.clear()
     done = yield from scope.core.dialect.purge()
-    return (yield from _moved(scope, current, "purged", purge=[[step.name, step.done, step.detail] for step in done]))
+    steps = [[step.name, step.done, step.detail, step.retryable] for step in done]
+    return (yield from _moved(scope, current, "purged", purge=steps))
+
+
+def purge_again(scope: Scope, eraser: Eraser, request_id: str) -> Op[Request]:
+    """Try open purge steps of a finished erasure once more; a follow-up receipt says what is done now."""
+    current = yield from requests.get(scope, request_id)
+    before = {step.name: step.done for step in current.steps}
+    steps = yield from scope.core.dialect.purge()
+    if not any(step.done and not before.get(step.name) for step in steps):
+        return current
+    return (yield from receipts.follow_up(scope, eraser.issuer, current, steps))
 
 
 def _verify(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
     """Look through everything that is left; whatever came back meanwhile is deleted too."""
-    found = bool((yield from _hints(scope, current.token)))
-    after = None
+    marks, found, nobody, after = set(current.tokens), False, 0, None
+    for mark in current.tokens:
+        found = found or bool((yield from _hints(scope, mark)))
     while not found:
         rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)
-        found = any(row.extents and current.token in State.unpack(row.extents).subjects for row in rows)
+        for row in rows:
+            state = State.unpack(row.extents) if row.extents else State()
+            nobody += not state.subjects and not state.fenced
+            if not marks.isdisjoint(state.subjects):
+                found = True
+                yield from people.heal(scope, ThreadKey(scope.tenant, row.thread))
         if len(rows) < _PAGE:
             break
         after = rows[-1].no
-    if not found and current.subject is not None:
-        found = bool((yield from eraser.items.count(current.subject)))
-    if found:
+    if found or (yield from eraser.items.count(theirs(scope, current))):
         return (yield from _moved(scope, current, "tombstoned"))
     now = yield from scope.core.dialect.now()
-    return (yield from _moved(scope, current, "verified", verified=now))
+    unattributed = {"threads": nobody, "namespaces": (yield from eraser.items.unattributed())}
+    return (yield from _moved(scope, current, "verified", verified=now, unattributed=unattributed))
 
 
 def _receipt(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
-    """Write the receipt and forget the name: from here on only the token is known."""
-    key = yield from signing_key(scope)
-    while True:
-        docs = yield from scope.core.dialect.get_docs(space(scope, _RECEIPTS), [_LAST])
-        previous = docs[0].body.hex() if docs else None
-        salt = scope.core.random(16)
-        commitment = hashlib.sha256(salt + (current.subject or "").encode()).hexdigest()
-        body = {
-            "v": 1, "receipt": scope.core.random(16).hex(), "request": current.id, "issuer": eraser.issuer,
-            "key": public_key_of(key), "shared": current.shared, "subject_commitment": commitment,
-            "requested_at": moment(current.requested).isoformat(), "previous": previous,
-            "tombstoned_at": moment(current.tombstoned).isoformat(),
-            "verified_at": moment(current.verified).isoformat(), "removed": current.counts, "remaining": 0,
-            "purge": [{"step": name, "done": done, "detail": detail} for name, done, detail in current.purge],
-        }  # fmt: skip
-        signed = {**sign(body, key)}
-        digest = hashlib.sha256(ormsgpack.packb(signed, option=ormsgpack.OPT_SORT_KEYS)).digest()
-        version = scope.core.random(8)
-        last = DocChange(_LAST, digest, version, docs[0].version if docs else None)
-        stored = {"receipt": signed, "salt": salt.hex()}
-        kept = DocChange(b"r" + current.id.encode(), scope.native.dumps(stored), version, None)
-        if (yield from scope.core.dialect.write_docs(space(scope, _RECEIPTS), [last, kept], durable=True)):
-            break
-        present = yield from scope.core.dialect.get_docs(space(scope, _RECEIPTS), [b"r" + current.id.encode()])
-        if present:  # another worker was first: one request, one receipt
-            stored = scope.native.loads(present[0].body)
-            break
-    return (yield from _moved(scope, current, "receipted", receipt=stored, subject=None))
-
-
-def signing_key(scope: Scope) -> Op[bytes]:
-    """The private key that signs receipts of this tenant; made at first use."""
-    while True:
-        docs = yield from scope.core.dialect.get_docs(space(scope, _SIGNING), [_KEY])
-        if docs:
-            return docs[0].body
-        change = DocChange(_KEY, scope.core.random(32), scope.core.random(8), None)
-        yield from scope.core.dialect.write_docs(space(scope, _SIGNING), [change], durable=True)
-
-
-def readmit(scope: Scope, subject: str) -> Op[None]:
-    """Let a person who was erased come back: what they write from now on is stored."""
-    mark = token(scope, subject)
-    docs = yield from scope.core.dialect.get_docs(space(scope, TOMBSTONES), [mark])
-    if not docs:
-        return
-    stone = {**ormsgpack.unpackb(docs[0].body), "standing": False}
-    change = DocChange(mark, ormsgpack.packb(stone), scope.core.random(8))
-    yield from scope.core.dialect.write_docs(space(scope, TOMBSTONES), [change], durable=True)
-
-
-def reconcile(scope: Scope, eraser: Eraser, journaled: Sequence[dict[str, Any]]) -> Op[list[ErasureRequest]]:
-    """Erase again whom the journal says to be erased, where the database does not know it (any more).
-
-    Names are not in the journal, so store items are found only if the request still stands in the database.
-    """
-    done: list[ErasureRequest] = []
-    for mark in dict.fromkeys(bytes.fromhex(line["token"]) for line in journaled):
-        stones = yield from scope.core.dialect.get_docs(space(scope, TOMBSTONES), [mark])
-        known = stones and not (yield from _hints(scope, mark))
-        if known or (stones and not ormsgpack.unpackb(stones[0].body).get("standing")):
-            continue
-        now = yield from scope.core.dialect.now()
-        made = Request(scope.core.random(16).hex(), "received", None, mark, "keep", "reconcile", now)
-        yield from requests.create(scope, made)
-        done.append((yield from advance(scope, eraser, made.id)).shown())
-    return done
+    yield from people.unlink(scope, current.tokens)
+    return (yield from receipts.first(scope, eraser.issuer, current))
