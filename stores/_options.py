@@ -10,13 +10,17 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import TTLConfig, ensure_embeddings, tokenize_path
 
 from stepvault._core.codec import Codec
+from stepvault._keystore.keys import Keys
+from stepvault._keystore.opening import checked, keys_at
+from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError
 from stepvault.stores._dialect import Dialect
 from stepvault.stores._ops.context import Core, Distance, IndexSettings, Path
+from stepvault.stores._sealed import SealedDialect
 from stepvault.types import TypedSerializer
 
 _DISTANCES: Mapping[str, Distance] = {"cosine": "cosine", "dot": "dot", "inner_product": "dot", "l2": "l2"}
-_INDEX_KEYS = {"dims", "embed", "fields", "distance_type", "ann_index_config", "model"}
+_INDEX_KEYS = {"dims", "embed", "fields", "distance_type", "ann_index_config", "model", "plaintext_vectors"}
 _TTL_KEYS = {"default_ttl", "refresh_on_read", "sweep_interval_minutes", "omit_expired"}
 
 
@@ -29,7 +33,12 @@ class StoreOptions:
             nothing (False); or the texts at these paths.
         compression: `"auto"` compresses what gets smaller; None stores raw.
         cache_bytes: Bound of the in-process cache of vectors, where the backend ranks them in the process.
-        types: Application classes to register, see `TypedSerializer`; the last three are its options too.
+        types: Application classes to register, see `TypedSerializer`; the next three are its options too.
+        keyring: Seals everything that is stored, see docs/encryption.md; needs `stepvault[crypto]` and `keys_url`.
+            `Vault.open(url, keyring=...).store` needs no `keys_url`: it has the keys of its saver.
+        keys_url: The database of the wrapped data keys; any backend, another one than this store's.
+        pseudonymise_ids: Store tokens for namespaces and keys too.
+        keys: The keys themselves, as a vault passes them on.
     """
 
     text: bool | Sequence[str] = True
@@ -39,6 +48,10 @@ class StoreOptions:
     unknown_types: Literal["imported", "refuse", "raw"] | None = None
     fidelity: Literal["upstream", "strict"] = "upstream"
     secrets: Literal["refuse", "allow"] = "refuse"
+    keyring: Keyring | None = None
+    keys_url: str | None = None
+    pseudonymise_ids: bool = False
+    keys: Keys | None = None
 
     @classmethod
     def take(cls, options: dict[str, Any]) -> StoreOptions:
@@ -68,7 +81,23 @@ def build_core(dialect: Dialect, options: StoreOptions, index: IndexSettings | N
         text: Sequence[Path] | None = index.paths if index else paths(["$"])
     else:
         text = paths(options.text) if options.text else None
-    return Core(dialect, Codec(options.compression), index, text)
+    keys = options.keys or _own_keys(options)
+    if keys is not None:
+        plain = index is not None and index.plain
+        dialect = SealedDialect(dialect, keys, hide_names=options.pseudonymise_ids, plain_vectors=plain)
+    return Core(dialect, Codec(options.compression), index, text, keys if options.keys is None else None)
+
+
+def _own_keys(options: StoreOptions) -> Keys | None:
+    if options.keyring is None:
+        if options.keys_url is not None or options.pseudonymise_ids:
+            raise ConfigurationError("keys_url and pseudonymise_ids need a keyring=.")
+        return None
+    if options.keys_url is None:
+        raise ConfigurationError(
+            "A store of its own keeps its keys in another database: pass keys_url=, or use Vault.open(...).store."
+        )
+    return keys_at(options.keys_url, checked(options.keyring))
 
 
 def index_settings(index: Mapping[str, Any] | None) -> IndexSettings | None:
@@ -94,7 +123,12 @@ def index_settings(index: Mapping[str, Any] | None) -> IndexSettings | None:
     except Exception as exc:
         raise ConfigurationError(f'index["embed"] cannot be used: {exc}') from exc
     return IndexSettings(
-        dims, embeddings, paths(index.get("fields") or ["$"]), distance, model_of(embed, index.get("model"))
+        dims,
+        embeddings,
+        paths(index.get("fields") or ["$"]),
+        distance,
+        model_of(embed, index.get("model")),
+        plain=bool(index.get("plaintext_vectors")),
     )
 
 

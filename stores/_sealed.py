@@ -199,7 +199,11 @@ class SealedDialect:
                 break
             asked = replace(asked, before=hits[-1].row.no)
         rows.sort(key=lambda entry: -entry.row.no)
-        ranked = _by_meaning(find, rows) if isinstance(find, Near) else _by_words(find, rows)
+        if isinstance(find, Near):
+            ranked = _by_meaning(find, rows)
+        else:
+            assert isinstance(find, Match)
+            ranked = _by_words(find, rows)
         return ranked[find.offset : find.offset + find.limit]
 
     # -- namespaces

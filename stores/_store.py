@@ -104,12 +104,16 @@ class StoreShell(BaseStore):
         """Close what this store opened; connections and pools it was given stay open. Idempotent."""
         self._sweeper.stop()
         self._driver.close()
+        if self._scope.core.keys is not None:
+            self._scope.core.keys.close()
 
     async def aclose(self) -> None:
         """Async version of `close`."""
         await self._task_sweeper.stop()
         self._sweeper.stop(0)
         await self._driver.aclose()
+        if self._scope.core.keys is not None:
+            await self._scope.core.keys.aclose()
 
     def __enter__(self) -> Self:
         return self

@@ -13,7 +13,8 @@ from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._inbox import Inbox
 from stepvault.checkpointers._ops.overview import ThreadInfo, ThreadPage
 from stepvault.checkpointers._shells import ExpiringSaver
-from stepvault.checkpointers._vault_keys import KeyInfo, Rotation, VaultKeys
+from stepvault.checkpointers._subjects import Subjects
+from stepvault.checkpointers._vault_keys import VaultKeys
 from stepvault.checkpointers._verification import Progress
 from stepvault.errors import ConfigurationError
 from stepvault.lineage import Lineage
@@ -26,7 +27,8 @@ Parts: TypeAlias = "tuple[ExpiringSaver, Callable[[], SyncManners]]"
 
 __all__ = ["ThreadInfo", "ThreadPage", "Vault"]
 
-_ERASING = ("subject_patterns", "journal", "issuer")
+_ERASING = ("subject_patterns", "journal", "issuer", "hooks")
+_STORED = ("index", "text", "pseudonymise_ids")
 _SHARED = ("tenant", "compression", "types", "unknown_types", "fidelity", "secrets", "serde")
 _ENVIRONMENT = "STEPVAULT_URL"
 _FORMS = (
@@ -57,7 +59,7 @@ class Vault:
             url: Where the data is: `sqlite:///file.db`, `memory://`, `postgresql://...` or `redis://...`. None
                 takes it from the environment variable STEPVAULT_URL.
             options: Options of the backend's saver; `index`, `store_ttl` and `text` of its store; and
-                `subject_patterns`, `journal` and `issuer` of erasures. See docs/options.md.
+                `subject_patterns`, `journal`, `issuer` and `hooks` of erasures. See docs/options.md.
 
         Raises:
             ConfigurationError: No URL was given in either form, or it names no known backend. There is no silent
@@ -86,6 +88,11 @@ class Vault:
     def erasure(self) -> Erasure:
         """Forgetting one person, in threads and memory, with proof."""
         return Erasure(self._checkpointer, self.store, **self._erasing)
+
+    @property
+    def subjects(self) -> Subjects:
+        """The people whose data there is."""
+        return Subjects(self._checkpointer)
 
     @property
     def inbox(self) -> Inbox:
@@ -219,7 +226,7 @@ def _parts(url: str | None, options: dict[str, Any]) -> Parts:
     scheme, colon, _ = url.partition("://")
     if not colon:
         raise ConfigurationError(f"{_hidden(url)!r} is no URL. Forms: {_FORMS}.")
-    stored: dict[str, Any] = {name: options.pop(name) for name in ("index", "text") if name in options}
+    stored: dict[str, Any] = {name: options.pop(name) for name in _STORED if name in options}
     if "store_ttl" in options:
         stored["ttl"] = options.pop("store_ttl")
     stored |= {name: options[name] for name in _SHARED if name in options}
@@ -239,7 +246,7 @@ def _sqlite(url: str, options: dict[str, Any], stored: dict[str, Any]) -> Parts:
     if url != "memory://" and not url.startswith("sqlite:///"):
         raise ConfigurationError(f"An SQLite URL has three slashes before its path: {_FORMS}.")
     saver = SqliteSaver.from_conn_string(":memory:" if url == "memory://" else url, **options)
-    return saver, lambda: SqliteStore(_driver(saver), **stored)
+    return saver, lambda: SqliteStore(_driver(saver), keys=saver._core.keys, **stored)
 
 
 def _postgres(url: str, options: dict[str, Any], stored: dict[str, Any]) -> Parts:
@@ -248,7 +255,7 @@ def _postgres(url: str, options: dict[str, Any], stored: dict[str, Any]) -> Part
 
     stored |= {name: options[name] for name in ("schema", "table_prefix") if name in options}
     saver = PostgresSaver.from_conn_string(url, **{"automatic_setup": True, **options})
-    return saver, lambda: PostgresStore(_driver(saver), automatic_setup=True, **stored)
+    return saver, lambda: PostgresStore(_driver(saver), automatic_setup=True, keys=saver._core.keys, **stored)
 
 
 def _redis(url: str, options: dict[str, Any], stored: dict[str, Any]) -> Parts:
@@ -258,7 +265,8 @@ def _redis(url: str, options: dict[str, Any], stored: dict[str, Any]) -> Parts:
     shared = ("prefix", "connection_args", "wait_replicas", "allow_eviction")
     stored |= {name: options[name] for name in shared if name in options}
     saver = RedisSaver.from_conn_string(url, **options)
-    return saver, lambda: RedisStore(url, **stored)
+    keys = saver._core.keys and saver._core.keys.beside(_driver(saver))
+    return saver, lambda: RedisStore(url, keys=keys, **stored)
 
 
 def _driver(saver: ExpiringSaver) -> Any:

@@ -10,6 +10,7 @@ from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from stepvault._core.codec import Codec
+from stepvault._keystore.keys import Keys
 from stepvault.stores._dialect import Dialect, IndexRecord
 
 Distance: TypeAlias = Literal["cosine", "dot", "l2"]
@@ -25,6 +26,7 @@ class IndexSettings:
     paths: Sequence[Path]
     distance: Distance
     model: str
+    plain: bool = False  # vectors are stored as they are even in a sealed store
 
     def record(self, *, ready: bool) -> IndexRecord:
         """What the database keeps of it."""
@@ -47,6 +49,7 @@ class Core:
     codec: Codec
     index: IndexSettings | None
     text_paths: Sequence[Path] | None  # None: no text is indexed
+    keys: Keys | None = None  # of a sealed store, if they are its own to close
     seen: Seen = field(default_factory=Seen)
 
 

@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 import zstandard
 
-from stepvault.errors import TruncatedError, UnsupportedFormatError
+from stepvault.errors import KeyNotFoundError, TruncatedError, UnsupportedFormatError
 
 RAW, ZSTD, ZSTD_RECORD = 0, 1, 2
+_ENVELOPE = 0xC1  # see `envelope`, which comes off before
 MAX_PAYLOAD = 2**31  # a frame header that claims more is damaged or forged; SQLite and Postgres stop at 1-2 GB anyway
 _SMALL = 48  # below this, a frame header costs more than it can save
 
@@ -85,6 +86,7 @@ def unpack(stored: bytes) -> bytes:
     Raises:
         TruncatedError: The bytes are cut short or damaged.
         UnsupportedFormatError: A codec this version does not know.
+        KeyNotFoundError: The payload is sealed, and nobody opened it.
     """
     if not stored:
         raise TruncatedError
@@ -92,6 +94,8 @@ def unpack(stored: bytes) -> bytes:
     if codec == RAW:
         return bytes(stored[1:])
     free = _DECOMPRESSORS.get(codec)
+    if codec == _ENVELOPE:
+        raise KeyNotFoundError("This payload is sealed and no keyring is set; pass keyring=.")
     if free is None:
         raise UnsupportedFormatError(f"A stored payload has codec {codec}, unknown to this version; upgrade Stepvault.")
     body = memoryview(stored)[1:]

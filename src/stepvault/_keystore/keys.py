@@ -155,6 +155,10 @@ class Keys:
         finally:
             self.cache.purge(gone)
 
+    def beside(self, driver: Runner) -> Keys:
+        """The same keys for operations that run on another driver than `driver`, where their rows are."""
+        return Keys(self.store, self.wrapper, self.cache, self.random, self.elsewhere or driver)
+
     def close(self) -> None:
         """Forget every unwrapped key, and close the key rows' own database."""
         self.cache.clear()

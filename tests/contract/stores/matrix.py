@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.contract.matrix import KEYRING
 from tests.servers import fresh_database
 
 MODES = ("sync", "async")
@@ -51,6 +52,7 @@ class Stores:
     name: ClassVar[str]
     module: ClassVar[str]
     store_class: ClassVar[str]
+    sealed: ClassVar[bool] = False
 
     def __init__(self, mode: str, url: str, **options: Any) -> None:
         self.mode = mode
@@ -83,6 +85,13 @@ class SqliteStores(Stores):
     name, module, store_class = "sqlite", "stepvault.stores.sqlite", "SqliteStore"
 
 
+class SealedStores(SqliteStores):
+    """The whole suite once more with everything sealed, names too."""
+
+    name = "sqlite-sealed"
+    sealed = True
+
+
 class PostgresStores(Stores):
     name, module, store_class = "postgres", "stepvault.stores.postgres", "PostgresStore"
 
@@ -96,6 +105,7 @@ def _params() -> Iterator[Any]:
         for mode in MODES:  # tests of one server share it, so they run in one process
             marks = [] if cls is SqliteStores else [pytest.mark.xdist_group(cls.name)]
             yield pytest.param((cls, mode), id=f"{cls.name}-{mode}", marks=marks)
+    yield pytest.param((SealedStores, "async"), id="sqlite-sealed-async")
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +122,9 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator
     place = f"t{uuid.uuid4().hex[:12]}"
     if cls is SqliteStores:
         made: Stores = cls(mode, str(tmp_path / "memory.db"))
+    elif cls is SealedStores:
+        keys = {"keyring": KEYRING, "keys_url": f"sqlite:///{tmp_path / 'keys.db'}"}
+        made = cls(mode, str(tmp_path / "memory.db"), **keys, pseudonymise_ids=True)
     elif cls is PostgresStores:
         made = cls(mode, request.getfixturevalue("postgres_database"), schema=place)
     else:

@@ -157,6 +157,10 @@ async def test_another_model_is_told_and_reindex_helps(stores: Any) -> None:
             await other.aput(NS, "new", {"text": "c1 i1"})
         assert await other.aget(NS, "new") is None
     small = await stores.open(index={**INDEX, "embed": Model("two", 8), "dims": 8})
+    if stores.sealed:
+        with pytest.raises(ConfigurationError, match="put its items again"):
+            await small.areindex()
+        return
     assert await small.areindex() == len(TEXTS) + 1
     scores = {f"k{n}": similarity("cosine", vector("c3 i9")[:8], vector(text)[:8]) for n, text in enumerate(TEXTS)}
     scores["own"] = similarity("cosine", vector("c3 i9")[:8], vector("c8 i8")[:8])
@@ -188,7 +192,7 @@ async def test_vectors_go_with_their_namespace(stores: Any) -> None:
     await fill(store)
     await store.aput(("docs", "g1"), "plain", {"n": 1})
     removed = await store.adelete_namespace(("docs", "g1"))
-    assert (removed.items, removed.vectors) == (76, 75)
+    assert (removed.items, removed.vectors) == (76, 0 if stores.sealed else 75)  # they are inside the items
     assert len(await store.asearch((), query="c1 i1", limit=1000)) == 225
     tenant = store.for_tenant("other")
     assert await tenant.asearch((), query="c1 i1") == []
