@@ -3,7 +3,8 @@
 A write whose config names a person adds them to the thread: a hint in the index of subjects first, then, in the
 guarded write itself, their token in the state and their name in a note. An erased person has a tombstone; it is
 looked up whenever a write adds a person to a thread, so that also a late write of an older run is refused: erasing
-removed the thread, or the person from it.
+removed the thread, or the person from it. It is looked up again once the hint stands: whoever erases writes the
+tombstone first and reads the hints then, so either they see the hint, or the writer sees the tombstone.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def joined(scope: Scope, at: Address, state: State) -> Op[Joined]:
     yield from check_living(scope, new)
     changes = [hint(scope, subject, at.key) for subject in new.values()]
     yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), changes)
+    yield from check_living(scope, new)
     notes = [Note(PREFIX + mark, scope.native.dumps(subject)) for mark, subject in new.items()]
     return Joined(replace(state, subjects=(*state.subjects, *new)), notes)
 
@@ -109,6 +111,7 @@ def note_decider(scope: Scope, key: ThreadKey, interrupt_id: str, by: str) -> Op
     )
     change = DocChange(place, ormsgpack.packb([key.thread, interrupt_id]), scope.core.random(8))
     yield from scope.core.dialect.write_docs(space(scope, DECIDERS), [change])
+    yield from check_living(scope, {mark: by})
 
 
 def _place(scope: Scope, mark: bytes, key: ThreadKey) -> bytes:
