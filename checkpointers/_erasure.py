@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from stepvault.checkpointers._ops.erasing import exporting, planning, receipts, 
 from stepvault.checkpointers._ops.erasing.items import Items
 from stepvault.checkpointers._ops.erasing.steps import Eraser
 from stepvault.erasure import ErasurePlan, ErasureRequest, SigningKey
-from stepvault.errors import HoldError
+from stepvault.errors import HoldError, StepvaultError
 
 if TYPE_CHECKING:
     from stepvault.checkpointers._saver import BaseSaver
@@ -119,6 +119,39 @@ class Erasure:
             done = yield from steps.advance(scope, eraser, request.id)
             if (yield from steps.covers(scope, subject, asked)):
                 return done.shown()
+
+    def erase_many(
+        self, subjects: Iterable[str], *, shared: str = "keep", reason: str | None = None
+    ) -> list[ErasureRequest | StepvaultError]:
+        """Erase several people with one purge for all; what became of each, in order: the request, or why not."""
+        return self._saver._run(self._erase_many(subjects, shared, reason))
+
+    async def aerase_many(
+        self, subjects: Iterable[str], *, shared: str = "keep", reason: str | None = None
+    ) -> list[ErasureRequest | StepvaultError]:
+        """Async version of `erase_many`."""
+        return await self._saver._arun(self._erase_many(subjects, shared, reason))
+
+    def _erase_many(
+        self, subjects: Iterable[str], shared: str, reason: str | None
+    ) -> Op[list[ErasureRequest | StepvaultError]]:
+        scope, found = self._saver._scope, list[Any]()
+        for subject in subjects:
+            try:
+                request = yield from steps.request(scope, self._eraser, subject, shared, reason, None)
+                found.append((yield from steps.advance(scope, self._eraser, request.id, until="told")))
+            except StepvaultError as exc:
+                found.append(exc)
+        if all(isinstance(one, StepvaultError) for one in found):
+            return found
+        eraser = replace(self._eraser, purged=(yield from scope.core.dialect.purge()))
+        for n, request in enumerate(found):
+            if not isinstance(request, StepvaultError):
+                try:
+                    found[n] = (yield from steps.advance(scope, eraser, request.id)).shown()
+                except StepvaultError as exc:
+                    found[n] = exc
+        return found
 
     def status(self, request_id: str) -> ErasureRequest:
         """How far an erasure is, with its receipt at the end."""

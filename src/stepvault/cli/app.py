@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stepvault.cli import erasing, inbox, threads, upkeep
+from stepvault.cli import erasing, inbox, keys, subjects, threads, upkeep
 from stepvault.cli.context import Settings
 
 app = typer.Typer(
@@ -27,9 +27,12 @@ def options(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON for other programs")] = False,
     tenant: Annotated[str, typer.Option(help="whose data")] = "",
+    keyfile: Annotated[
+        str | None, typer.Option(help="file with the keys of a sealed database; else STEPVAULT_KEYS holds them")
+    ] = None,
 ) -> None:
     """Options before the command."""
-    context.obj = Settings(url, app_module, as_json, tenant)
+    context.obj = Settings(url, app_module, as_json, tenant, keyfile)
 
 
 app.command()(threads.threads)
@@ -40,7 +43,12 @@ app.add_typer(erasing.app, name="erase")
 app.command()(erasing.export)
 app.command()(erasing.hold)
 app.command()(erasing.release)
+app.command()(erasing.readmit)
+app.add_typer(subjects.app, name="subjects")
+app.add_typer(keys.app, name="keys")
 app.command()(upkeep.sweep)
+app.command()(upkeep.verify)
+app.command()(upkeep.repair)
 app.command()(upkeep.doctor)
 app.command()(upkeep.schema)
 app.command()(upkeep.copy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,15 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from stepvault import Vault
+from stepvault.encryption import Keyring
 
 console = Console()
+_errors = Console(stderr=True)
+_KEYS = "STEPVAULT_KEYS"
 
 
 @dataclass(slots=True)
@@ -29,6 +34,7 @@ class Settings:
     app: str | None
     as_json: bool
     tenant: str
+    keyfile: str | None = None
 
 
 def settings_of(context: typer.Context) -> Settings:
@@ -45,6 +51,8 @@ def open_vault(context: typer.Context, **options: Any) -> Vault:
         _register(settings.app)
     else:
         options.setdefault("unknown_types", "raw")  # a tool that does not run the app never needs its classes
+    if settings.keyfile is not None or os.environ.get(_KEYS):
+        options["keyring"] = Keyring.from_file(settings.keyfile) if settings.keyfile else Keyring.from_env(_KEYS)
     vault = Vault.open(settings.url, **options)
     context.call_on_close(vault.close)
     return vault.for_tenant(settings.tenant) if settings.tenant else vault
@@ -64,11 +72,11 @@ def show(context: typer.Context, rows: Sequence[Any], columns: Sequence[str], ti
     if settings_of(context).as_json:
         print_json([{name: plain(getattr(row, name)) for name in columns} for row in rows])
         return
-    table = Table(title=title or None, header_style="bold")
+    table = Table(title=escape(title) or None, header_style="bold")
     for name in columns:
         table.add_column(name.replace("_", " "))
     for row in rows:
-        table.add_row(*(_cell(getattr(row, name)) for name in columns))
+        table.add_row(*(escape(_cell(getattr(row, name))) for name in columns))
     console.print(table)
 
 
@@ -79,7 +87,7 @@ def show_one(context: typer.Context, value: Any) -> None:
         print_json(fields)
         return
     for name, item in fields.items():
-        console.print(f"[bold]{name.replace('_', ' ')}[/]  {_cell(item)}")
+        console.print(f"[bold]{name.replace('_', ' ')}[/]  {escape(_cell(item))}")
 
 
 def print_json(value: Any) -> None:
@@ -112,11 +120,9 @@ def _cell(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def confirmed(yes: bool, what: str) -> bool:
-    """Whether to go on with something that cannot be taken back; without `--yes` only what would happen is shown."""
-    if not yes:
-        console.print(f"[yellow]Dry run.[/] {what} Repeat with --yes to do it.")
-    return yes
+def dry_run(what: str) -> None:
+    """Say that this was a dry run; on standard error, so that JSON stays JSON."""
+    _errors.print(f"[yellow]Dry run.[/] {what} Repeat with --yes to do it.")
 
 
 def lines_of(path: str) -> Iterable[str]:

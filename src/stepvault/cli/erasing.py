@@ -1,24 +1,29 @@
-"""`erase plan|run|status|resume|reconcile|verify-receipt|verify-receipts|public-key`, `export`, `hold`, `release`."""
+"""`erase plan|run|status|resume|reconcile|keys|verify-receipt|verify-receipts`, `export`, `hold`, `release`, `readmit`.
+
+Ids of people need not stand on the command line, where other users of the machine see them: `--from FILE`.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import ormsgpack
 import typer
 
 from stepvault.cli import context as cli
-from stepvault.erasure import verify_receipt
-from stepvault.errors import StepvaultError, VerifyFailedError
+from stepvault.erasure import ErasureRequest, verify_receipt
+from stepvault.errors import ConfigurationError, StepvaultError
+from stepvault.receipts import verify_receipts
 
 app = typer.Typer(no_args_is_help=True, help="Forget a person, with proof.")
 
 Journal = Annotated[str | None, typer.Option(help="file outside the database that tombstones are written to")]
 From = Annotated[str | None, typer.Option("--from", help="file with one person per line; - is standard input")]
+Keys = Annotated[list[str], typer.Option("--public-key", help="64 hexadecimal digits; give all after a rotation")]
 
 
 def _people(subject: str | None, source: str | None) -> list[str]:
@@ -31,9 +36,25 @@ def _people(subject: str | None, source: str | None) -> list[str]:
 @app.command()
 def plan(context: typer.Context, subject: Annotated[str | None, typer.Argument()] = None, source: From = None) -> None:
     """Show what an erasure would touch; changes nothing."""
-    erasure = cli.open_vault(context).erasure
-    for person in _people(subject, source):
-        cli.show_one(context, erasure.plan(person))
+    _show_plans(context, _people(subject, source), None)
+
+
+def _show_plans(context: typer.Context, people: Sequence[str], journal: str | None) -> None:
+    erasure = cli.open_vault(context, journal=journal).erasure
+    plans = [erasure.plan(person) for person in people]
+    if cli.settings_of(context).as_json:
+        cli.print_json(plans)
+        return
+    for found in plans:
+        cli.show_one(context, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    row: int
+    request: str | None
+    state: str
+    removed: str
 
 
 @app.command()
@@ -47,28 +68,38 @@ def run(
     journal: Journal = None,
     yes: Annotated[bool, typer.Option("--yes", help="do it")] = False,
 ) -> None:
-    """Erase people; without --yes only the plan is shown."""
-    erasure = cli.open_vault(context, journal=journal).erasure
-    failed = 0
-    for person in _people(subject, source):
-        if not yes:
-            cli.show_one(context, erasure.plan(person))
-            continue
-        try:
-            request = erasure.erase(person, shared=shared, reason=reason)
-        except StepvaultError as exc:
-            failed += 1
-            print(f"{type(exc).__name__}: {exc}", file=sys.stderr)  # noqa: T201
-            continue
-        if receipts and request.receipt:
-            folder = Path(receipts)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{request.id}.json").write_text(json.dumps(request.receipt["receipt"], indent=2))
-        cli.show_one(context, {"request": request.id, "state": request.state, "removed": request.counts})
-    if not cli.confirmed(yes, "Nothing was erased."):
+    """Erase people, with one purge for all; without --yes only the plans are shown."""
+    people = _people(subject, source)
+    if not yes:
+        _show_plans(context, people, journal)
+        cli.dry_run("Nothing was erased.")
         return
-    if failed:
+    erasure = cli.open_vault(context, journal=journal).erasure
+    outcomes = erasure.erase_many(people, shared=shared, reason=reason)
+    cli.show(
+        context, [_row(n, outcome) for n, outcome in enumerate(outcomes, 1)], ("row", "request", "state", "removed")
+    )
+    _keep(outcomes, receipts)
+    if any(isinstance(outcome, StepvaultError) for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def _row(number: int, outcome: ErasureRequest | StepvaultError) -> _Row:
+    if isinstance(outcome, StepvaultError):
+        return _Row(number, None, type(outcome).__name__, str(outcome))
+    removed = ", ".join(f"{count} {name}" for name, count in outcome.counts.items()) or "nothing"
+    return _Row(number, outcome.id, outcome.state, removed)
+
+
+def _keep(outcomes: Sequence[ErasureRequest | StepvaultError], folder: str | None) -> None:
+    """Write receipts to a folder; files written before stay as they are."""
+    for outcome in outcomes:
+        if folder is None or isinstance(outcome, StepvaultError) or outcome.receipt is None:
+            continue
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for receipt in (outcome.receipt["receipt"], *outcome.follow_ups):
+            path = Path(folder, f"{receipt['number']:08}-{receipt['receipt']}.json")
+            path.write_text(json.dumps(receipt, indent=2) + "\n", encoding="utf-8")
 
 
 @app.command()
@@ -78,45 +109,57 @@ def status(context: typer.Context, request_id: str) -> None:
 
 
 @app.command()
-def resume(context: typer.Context, journal: Journal = None) -> None:
-    """Bring every unfinished erasure to its end."""
-    cli.show(context, cli.open_vault(context, journal=journal).erasure.resume(), ("id", "state", "counts"))
+def resume(
+    context: typer.Context,
+    journal: Journal = None,
+    receipts: Annotated[str | None, typer.Option(help="folder to write receipts to")] = None,
+) -> None:
+    """Bring every unfinished erasure to its end, and try open purge steps again."""
+    done = cli.open_vault(context, journal=journal).erasure.resume()
+    cli.show(context, done, ("id", "state", "counts"))
+    _keep(done, receipts)
 
 
 @app.command()
-def reconcile(context: typer.Context, journal: Annotated[str, typer.Option(help="the journal")]) -> None:
+def reconcile(
+    context: typer.Context,
+    journal: Annotated[str, typer.Option(help="the journal")],
+    receipts: Annotated[str | None, typer.Option(help="folder to write receipts to")] = None,
+) -> None:
     """After a restore: erase again whom the journal says to be erased."""
-    cli.show(context, cli.open_vault(context, journal=journal).erasure.reconcile(), ("id", "state", "counts"))
+    if not Path(journal).exists():
+        raise ConfigurationError("There is no such journal; without it, who was erased is not known.")
+    done = cli.open_vault(context, journal=journal).erasure.reconcile()
+    cli.show(context, done, ("id", "state", "counts"))
+    _keep(done, receipts)
 
 
-@app.command("public-key")
-def public_key(context: typer.Context) -> None:
-    """Print the key that receipts are checked with."""
-    typer.echo(cli.open_vault(context).erasure.public_key())
+@app.command()
+def keys(
+    context: typer.Context,
+    rotate: Annotated[bool, typer.Option("--rotate", help="sign with a new key from now on")] = False,
+) -> None:
+    """Print the public keys that receipts are checked with, oldest first. Publish them all."""
+    erasure = cli.open_vault(context).erasure
+    found = erasure.rotate_signing_key() if rotate else erasure.signing_keys()
+    cli.show(context, found, ("public_key", "since", "current"))
 
 
 @app.command("verify-receipt")
-def verify_one(file: str, public_key: Annotated[str, typer.Option(help="64 hexadecimal digits")]) -> None:
+def verify_one(context: typer.Context, file: str, public_key: Keys) -> None:
     """Check a receipt offline: its signature and that it was not changed."""
     content = verify_receipt(Path(file).read_text(encoding="utf-8"), public_key)
-    typer.echo(f"genuine: request {content['request']}, verified {content['verified_at']}")
+    cli.show_one(context, {"genuine": True, **content})
 
 
 @app.command("verify-receipts")
-def verify_all(folder: str, public_key: Annotated[str, typer.Option(help="64 hexadecimal digits")]) -> None:
-    """Check every receipt of a folder: signatures, and the chain that shows gaps."""
-    by_previous: dict[str | None, dict[str, Any]] = {}
-    for path in sorted(Path(folder).glob("*.json")):
-        receipt = json.loads(path.read_text(encoding="utf-8"))
-        verify_receipt(receipt, public_key)
-        by_previous[receipt["previous"]] = receipt
-    at: str | None = None
-    for count in range(len(by_previous)):
-        if at not in by_previous:
-            raise VerifyFailedError(f"A receipt is missing after number {count} of the chain.")
-        packed = ormsgpack.packb(by_previous[at], option=ormsgpack.OPT_SORT_KEYS)
-        at = hashlib.sha256(packed).hexdigest()
-    typer.echo(f"{len(by_previous)} receipts, all genuine, none missing")
+def verify_all(context: typer.Context, folder: str, public_key: Keys) -> None:
+    """Check every receipt of a folder offline: signatures, gaps, order; exit status 1 if something is wrong."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.json"))}
+    report = verify_receipts(texts, public_key)
+    cli.show_one(context, {"complete": report.complete, **cli.plain(report)})
+    if not report.complete:
+        raise typer.Exit(1)
 
 
 def export(
@@ -131,7 +174,7 @@ def export(
         return
     with open(file, "w", encoding="utf-8") as out:
         count = erasure.export(subject, out)
-    cli.console.print(f"{count} lines written to {file}")
+    cli.show_one(context, {"lines": count, "file": file})
 
 
 def hold(context: typer.Context, subject: str, reason: str) -> None:
@@ -142,3 +185,8 @@ def hold(context: typer.Context, subject: str, reason: str) -> None:
 def release(context: typer.Context, subject: str) -> None:
     """Lift a hold."""
     cli.open_vault(context).erasure.release(subject)
+
+
+def readmit(context: typer.Context, subject: str, journal: Journal = None) -> None:
+    """Let an erased person come back: what they write from now on is stored."""
+    cli.open_vault(context, journal=journal).erasure.readmit(subject)

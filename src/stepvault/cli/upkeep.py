@@ -1,4 +1,4 @@
-"""`sweep`, `doctor`, `schema` and `copy`."""
+"""`sweep`, `verify`, `repair`, `doctor`, `schema` and `copy`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,45 @@ _PACKAGES = ("langgraph", "langgraph-checkpoint", "langchain-core", "psycopg", "
 def sweep(
     context: typer.Context,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only count")] = False,
+    apply_ttl: Annotated[
+        float | None, typer.Option(help="first give threads without a deadline one, in so many minutes")
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="at most this many threads")] = None,
 ) -> None:
     """Remove what has expired."""
-    cli.show_one(context, cli.open_vault(context).sweep(limit=limit, dry_run=dry_run))
+    vault = cli.open_vault(context, **({"ttl": {"default_ttl": apply_ttl}} if apply_ttl is not None else {}))
+    if apply_ttl is not None and not dry_run:
+        given = vault.checkpointer.apply_ttl()
+        if not cli.settings_of(context).as_json:
+            cli.console.print(f"{given} threads got a deadline")
+    cli.show_one(context, vault.sweep(limit=limit, dry_run=dry_run))
+
+
+def verify(
+    context: typer.Context,
+    thread_id: Annotated[str | None, typer.Option("--thread", help="only this thread")] = None,
+) -> None:
+    """Read every checkpoint and say what cannot be used; exit status 1 if there is something."""
+    report = cli.open_vault(context).verify(thread_id)
+    cli.show_one(context, {"threads": report.threads, "checkpoints": report.checkpoints, "problems": report.problems})
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def repair(
+    context: typer.Context,
+    thread_id: str,
+    to: Annotated[str, typer.Option(help="the checkpoint to go back to, as `verify` names it")],
+    yes: Annotated[bool, typer.Option("--yes", help="do it")] = False,
+) -> None:
+    """Put a checkpoint that can be read at the head of a thread; everything else stays where it is."""
+    vault = cli.open_vault(context)
+    if yes:
+        cli.show_one(context, {"thread": thread_id, "head": vault.repair(thread_id, to)})
+        return
+    report = vault.verify(thread_id)
+    cli.show_one(context, {"thread": thread_id, "to": to, "problems": report.problems})
+    cli.dry_run("Nothing was changed.")
 
 
 def doctor(context: typer.Context) -> None:

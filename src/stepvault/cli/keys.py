@@ -1,0 +1,47 @@
+"""`keys list|generate|rotate`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stepvault.cli import context as cli
+from stepvault.encryption import Keyring
+
+app = typer.Typer(no_args_is_help=True, help="The keys of a sealed database.")
+
+
+@app.command("list")
+def list_(context: typer.Context) -> None:
+    """List key-encryption keys by their ids, and how many data keys each wraps."""
+    found = cli.open_vault(context).keys.list()
+    cli.show(context, found, ("id", "primary", "available", "retired", "wraps"))
+
+
+@app.command()
+def generate(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(help="key file to write; a new primary key is added to one that exists")],
+    key_id: Annotated[str | None, typer.Option("--id", help="id of the key")] = None,
+    add: Annotated[bool, typer.Option("--add", help="the file exists: add a key to it")] = False,
+) -> None:
+    """Make a key and write it to a file that its owner alone may read; no key is ever printed."""
+    ring = Keyring.from_file(file).rotated(key_id) if add else Keyring.generate(key_id)
+    ring.to_file(file, overwrite=add)
+    cli.show_one(context, {"file": file, "primary": ring.primary, "ids": list(ring.ids)})
+
+
+@app.command()
+def rotate(
+    context: typer.Context,
+    destroy_old: Annotated[bool, typer.Option("--destroy-old", help="retire every other key for good")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do it")] = False,
+) -> None:
+    """Wrap every data key anew under the primary key; payloads are not touched."""
+    keys = cli.open_vault(context).keys
+    if yes:
+        cli.show_one(context, keys.rotate(destroy_old=destroy_old))
+        return
+    cli.show(context, keys.list(), ("id", "primary", "available", "retired", "wraps"))
+    cli.dry_run("Nothing was rotated.")

@@ -1,0 +1,231 @@
+"""The command line: every command, as people and as programs call it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+from typer.testing import CliRunner
+
+from stepvault import Vault
+from stepvault.cli.app import app
+from stepvault.encryption import Keyring
+from stepvault.errors import ConfigurationError, HoldError, StepvaultError, VerifyFailedError
+from tests.contract.building import checkpoint, config
+
+NO_TRACES = {"STEPVAULT_URL": "", "STEPVAULT_KEYS": "", "COLUMNS": "200", "NO_COLOR": "1"}
+
+
+def ask(state: MessagesState) -> Any:
+    return {"messages": [("ai", interrupt("go on?"))]}
+
+
+def put(vault: Vault, thread: str, **more: Any) -> Any:
+    made = checkpoint({"a": f"data of {thread}"})
+    at = config(thread, **{name: value for name, value in more.items() if name == "user_id"})
+    kept = {"source": "loop", "step": 0, **more}
+    return vault.checkpointer.put(at, made, kept, made["channel_versions"])  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A database with threads of two people, one of nobody's, one that waits for a human, and memory."""
+    url = f"sqlite:///{tmp_path}/app.db"
+    with Vault.open(url) as vault:
+        vault.setup()
+        for person in ("ann", "bob"):
+            put(vault, f"{person}'s", user_id=person)
+        put(vault, "old", customer="carl")
+        vault.store.put(("users", "ann"), "k", {"likes": "tea"})
+        graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask")
+        graph.compile(checkpointer=vault.checkpointer).invoke({"messages": []}, config("waits", user_id="bob"))
+    return url
+
+
+def call(*words: str, url: str | None = None, text: str | None = None) -> Any:
+    before = ["--url", url] if url else []
+    return CliRunner().invoke(app, [*before, *words], input=text, env=NO_TRACES)
+
+
+def told(*words: str, url: str, text: str | None = None) -> str:
+    done = call(*words, url=url, text=text)
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.stdout
+
+
+def read(*words: str, url: str, text: str | None = None) -> Any:
+    """What a program reads."""
+    return json.loads(told("--json", *words, url=url, text=text))
+
+
+def refused(*words: str, url: str, by: type[StepvaultError]) -> None:
+    done = call(*words, url=url)
+    assert done.exit_code == 1
+    assert isinstance(done.exception, by), done.exception
+
+
+def test_threads_and_show(url: str) -> None:
+    assert {thread["thread_id"] for thread in read("threads", url=url)} == {"ann's", "bob's", "old", "waits"}
+    assert [thread["thread_id"] for thread in read("threads", "--subject", "ann", url=url)] == ["ann's"]
+    assert "more: --cursor" in told("threads", "--limit", "1", url=url)
+    assert "interrupted" in told("threads", url=url)
+    assert len(read("show", "ann's", url=url)) == 1
+    assert "data of ann" in told("show", "ann's", "--values", url=url)
+    assert call("show", "nobody", url=url).exit_code == 1
+
+
+def test_inbox_and_decide(url: str) -> None:
+    (question,) = read("inbox", url=url)
+    assert question["value"] == "go on?"
+    assert read("decide", question["id"], '{"yes": 1}', "--by", "eve", url=url)["answer"] == {"yes": 1}
+    assert read("inbox", url=url) == []
+    assert [entry["id"] for entry in read("inbox", "--status", "decided", url=url)] == [question["id"]]
+    refused("decide", question["id"], "no", url=url, by=StepvaultError)
+
+
+def test_an_erasure_is_a_dry_run_until_it_is_confirmed(url: str) -> None:
+    (plan,) = read("erase", "plan", "ann", url=url)
+    assert [thread["thread_id"] for thread in plan["threads"]] == ["ann's"]
+    assert read("erase", "run", "ann", url=url) == [plan]
+    assert "Dry run" in call("erase", "run", "ann", url=url).output
+    assert len(read("threads", "--subject", "ann", url=url)) == 1
+    (row,) = read("erase", "run", "ann", "--yes", url=url)
+    assert row["state"] == "receipted"
+    assert read("threads", "--subject", "ann", url=url) == []
+    assert read("erase", "status", row["request"], url=url)["counts"] == {"threads": 1, "checkpoints": 1, "items": 1}
+    assert read("erase", "resume", url=url) == []
+
+
+def test_a_list_of_people_is_erased_row_by_row(url: str, tmp_path: Path) -> None:
+    people, receipts = tmp_path / "people.txt", tmp_path / "receipts"
+    people.write_text("ann\n\nheld\nbob\n")
+    told("hold", "held", "case 7", url=url)
+    done = call("--json", "erase", "run", "--from", str(people), "--receipts", str(receipts), "--yes", url=url)
+    assert done.exit_code == 1
+    assert [row["state"] for row in json.loads(done.stdout)] == ["receipted", "HoldError", "receipted"]
+    assert "ann" not in done.stdout
+    key = read("erase", "keys", url=url)[-1]["public_key"]
+    report = json.loads(told("--json", "erase", "verify-receipts", str(receipts), "--public-key", key, url=url))
+    assert (report["complete"], report["genuine"]) == (True, 2)
+    first, second = sorted(receipts.glob("*.json"))
+    assert read("erase", "verify-receipt", str(first), "--public-key", key, url=url)["genuine"] is True
+    first.unlink()
+    done = call("--json", "erase", "verify-receipts", str(receipts), "--public-key", key)
+    assert done.exit_code == 1
+    assert list(json.loads(done.stdout)["missing"].values()) == [[1]]
+    second.write_text(second.read_text().replace('"remaining": 0', '"remaining": 1'))
+    refused("erase", "verify-receipt", str(second), "--public-key", key, url=url, by=VerifyFailedError)
+    told("release", "held", url=url)
+    assert read("erase", "run", "--from", "-", "--yes", url=url, text="held\n")[0]["state"] == "receipted"
+
+
+def test_a_hold_stops_an_erasure(url: str) -> None:
+    told("hold", "ann", "case 7", url=url)
+    assert read("erase", "plan", "ann", url=url)[0]["held"] == "case 7"
+    assert call("erase", "run", "ann", "--yes", url=url).exit_code == 1
+    with Vault.open(url) as vault, pytest.raises(HoldError):
+        vault.erasure.erase("ann")
+
+
+def test_the_journal_and_who_comes_back(url: str, tmp_path: Path) -> None:
+    journal = str(tmp_path / "journal")
+    refused("erase", "reconcile", "--journal", journal, url=url, by=ConfigurationError)
+    told("erase", "run", "ann", "--yes", "--journal", journal, url=url)
+    assert read("erase", "reconcile", "--journal", journal, url=url) == []
+    told("readmit", "ann", "--journal", journal, url=url)
+    with Vault.open(url) as vault:
+        put(vault, "again", user_id="ann")
+    assert read("erase", "reconcile", "--journal", journal, url=url) == []
+
+
+def test_signing_keys_are_rotated(url: str) -> None:
+    first = read("erase", "keys", url=url)
+    both = read("erase", "keys", "--rotate", url=url)
+    assert [key["current"] for key in both] == [False, True]
+    assert both[0]["public_key"] == first[0]["public_key"]
+
+
+def test_export(url: str, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in told("export", "ann", url=url).splitlines()]
+    assert [line["kind"] for line in lines] == ["checkpoint", "item"]
+    out = tmp_path / "ann.jsonl"
+    assert read("export", "ann", "--file", str(out), url=url)["lines"] == 2
+    assert len(out.read_text().splitlines()) == 2
+
+
+def test_subjects(url: str) -> None:
+    found = read("subjects", "list", url=url)
+    assert {person["subject"]: person["threads"] for person in found} == {"ann": 1, "bob": 2}
+    assert read("subjects", "assign", "--from-metadata", "customer", url=url)["threads"] == 1
+    assert len(read("subjects", "list", url=url)) == 2
+    assert read("subjects", "assign", "--from-metadata", "customer", "--yes", url=url)["threads"] == 1
+    assert "carl" in told("subjects", "list", url=url)
+    assert read("subjects", "link", "ann", "carl", url=url)["ids"] == ["ann", "carl"]
+    (plan,) = read("erase", "plan", "carl", url=url)
+    assert {thread["thread_id"] for thread in plan["threads"]} == {"ann's", "old"}
+    assert read("subjects", "rebuild", url=url)["entries"] == 4
+    assert call("subjects", "link", "ann", url=url).exit_code == 2
+
+
+def test_upkeep(url: str, tmp_path: Path) -> None:
+    assert read("sweep", "--dry-run", url=url)["threads"] == 0
+    assert read("sweep", "--apply-ttl", "60", url=url)["threads"] == 0
+    assert all(thread["expires_at"] for thread in read("threads", url=url))
+    assert read("verify", url=url)["problems"] == []
+    at = read("show", "ann's", url=url)[0]["checkpoint_id"]
+    assert read("repair", "ann's", "--to", at, url=url)["to"] == at
+    assert len(read("show", "ann's", url=url)) == 1
+    assert read("repair", "ann's", "--to", at, "--yes", url=url)["head"] != at
+    assert read("doctor", url=url)["database"] == "answers"
+    assert "CREATE TABLE" in told("schema", "sqlite", url=url)
+    assert "CREATE TABLE" in told("schema", "postgres", url=url)
+    assert call("schema", "oracle", url=url).exit_code == 2
+    copied = read("copy", f"sqlite:///{tmp_path}/copy.db", url=url)
+    assert copied == {"threads": 4, "items": 1}
+
+
+def test_keys(url: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "keys")
+    made = read("keys", "generate", file, "--id", "first", url=url)
+    assert made["ids"] == ["first"]
+    assert read("keys", "generate", file, "--add", "--id", "second", url=url)["primary"] == "second"
+    secrets = [line.split(":")[1].strip() for line in Path(file).read_text().splitlines() if ":" in line]
+    sealed = f"sqlite:///{tmp_path}/sealed.db"
+    with Vault.open(sealed, keyring=Keyring.from_file(file).with_primary("first")) as vault:
+        put(vault, "t")
+    refused("threads", url=sealed, by=ConfigurationError)
+    assert len(read("--keyfile", file, "threads", url=sealed)) == 1
+    listed = told("--keyfile", file, "keys", "list", url=sealed)
+    assert not any(secret and secret in listed for secret in secrets)
+    assert len(read("--keyfile", file, "keys", "rotate", url=sealed)) == 2
+    assert read("--keyfile", file, "keys", "rotate", "--destroy-old", "--yes", url=sealed)["destroyable"] == ["first"]
+
+
+def test_tenants_are_apart(url: str) -> None:
+    assert json.loads(told("--json", "--tenant", "other", "threads", url=url)) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://me:hunter2@127.0.0.1:1/db", "redis://me:hunter2@127.0.0.1:1", "mysql://me:hunter2@h/db", "hunter2"],
+)
+def test_a_real_process_hides_passwords_and_says_what_is_wrong(url: str) -> None:
+    words = [sys.executable, "-c", "from stepvault.cli import main; main()", "--url", url, "threads"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 1
+    assert "Error" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert url == "hunter2" or "hunter2" not in done.stdout + done.stderr
+
+
+def test_a_real_process_ends_with_the_status_of_its_command(url: str) -> None:
+    words = [sys.executable, "-c", "from stepvault.cli import main; main()", "--url", url, "--json"]
+    done = subprocess.run([*words, "threads"], capture_output=True, timeout=100, check=True)
+    assert len(json.loads(done.stdout)) == 4
+    assert subprocess.run([*words, "frobnicate"], capture_output=True, timeout=100, check=False).returncode == 2
