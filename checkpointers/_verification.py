@@ -11,7 +11,7 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.rows import ThreadSummary
 from stepvault.checkpointers._ops import repairing, verifying
 from stepvault.checkpointers._ops.graph_facts import GraphFacts
-from stepvault.checkpointers._saver import BaseSaver
+from stepvault.checkpointers._tracing import TracingSaver
 from stepvault.verification import VerifyReport
 
 _PAGE = 100
@@ -19,7 +19,7 @@ _PAGE = 100
 Progress = Callable[[VerifyReport], None]
 
 
-class VerifyingSaver(BaseSaver):
+class VerifyingSaver(TracingSaver):
     """A saver that looks whether everything in it can still be read."""
 
     def verify(
