@@ -76,7 +76,8 @@ def resume(saver: Any) -> None:
 
 def sync_half(saver: Any) -> Any:
     """What runs the batches of a saver's sync methods."""
-    return getattr(saver._driver, "_sync", saver._driver)
+    driver = saver._driver
+    return getattr(driver, "_threads", None) or getattr(driver, "_sync", driver)
 
 
 class Processes:

@@ -84,6 +84,7 @@ def advance(scope: Scope, eraser: Eraser, request_id: str, until: str = "receipt
         "verified": _receipt,
     }  # fmt: skip
     current = yield from requests.get(scope, request_id)
+    eraser.progress(current)
     while current.state in steps and STATES.index(current.state) < STATES.index(until):
         current = yield from steps[current.state](scope, eraser, current)
         eraser.progress(current)

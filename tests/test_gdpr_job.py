@@ -1,0 +1,66 @@
+"""The example of a privacy job, killed after every line it prints: each request is answered once."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from stepvault import Vault
+from stepvault.erasure import commits_to
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "gdpr_job.py"
+
+
+def job() -> Any:
+    spec = importlib.util.spec_from_file_location("gdpr_job", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_survives_being_killed_anywhere(tmp_path: Path) -> None:
+    url, requests = job().make_demo(tmp_path)
+    out = tmp_path / "privacy"
+    words = [sys.executable, "-W", "error", str(EXAMPLE), "--url", url]
+    words += ["--requests", str(requests), "--out", str(out)]
+    kills = 0
+    while (status := killed_at_line(kills + 1, words)) < 0:
+        kills += 1
+    assert kills >= 5
+    assert status == 1, "one request is held"
+    receipts = [json.loads(path.read_text()) for path in sorted((out / "receipts").glob("*.json"))]
+    assert [receipt["number"] for receipt in receipts] == [1, 2]
+    assert [receipt["issuer"] for receipt in receipts] == ["Example Ltd, data protection"] * 2
+    assert sum(receipt["removed"].get("threads", 0) for receipt in receipts) == 2
+    for ticket, person in (("T-1", "ada"), ("T-3", "alan")):
+        lines = [json.loads(line) for line in (out / "exports" / f"{ticket}.jsonl").read_text().splitlines()]
+        assert {line["kind"] for line in lines} == {"checkpoint", "item"}
+        theirs = json.loads((out / "exports" / f"{ticket}.receipt.json").read_text())
+        assert commits_to(theirs["receipt"], theirs["salts"], person)
+        assert not commits_to(theirs["receipt"], theirs["salts"], "grace")
+    with Vault.open(url) as vault:
+        assert [thread.subjects for thread in vault.threads()] == [("grace",)]
+        assert [item.namespace for item in vault.store.search(())] == [("users", "grace")]
+        vault.erasure.release("grace")
+    assert subprocess.run(words, capture_output=True, timeout=100, check=True).stdout.endswith(b"none missing\n")
+    assert len(list((out / "receipts").glob("*.json"))) == 3
+
+
+def killed_at_line(number: int, words: list[str]) -> int:
+    """Kill it after so many lines; the status it ended with."""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for count, _ in enumerate(process.stdout, 1):
+            if count == number:
+                process.kill()
+        process.wait(100)
+        assert process.stderr is not None
+        told = process.stderr.read()
+    assert process.returncode < 0 or "Traceback" not in told, told
+    return process.returncode
