@@ -128,7 +128,10 @@ def page(vault: Vault, pending: int, rounds: int) -> tuple[float, float]:
 
     def by_key() -> Any:
         rows = yield from scope.core.dialect.notes_at(keys)
-        return [interrupt_of(scope, key, row.uid, entry_of(scope, body)) for (key, _), (row, body) in zip(keys, rows)]
+        return [
+            interrupt_of(scope, key, row.uid, entry_of(scope, body))
+            for (key, _), (row, body) in zip(keys, rows, strict=True)
+        ]
 
     ours, theirs = [], []
     cursor = vault.inbox.list(limit=min(pending // 2, 1000)).cursor

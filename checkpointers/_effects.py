@@ -228,7 +228,7 @@ class _Places:
         self._lock = threading.Lock()
 
     def next(self, config: RunnableConfig, task_id: str, name: str) -> int:
-        scratchpad = config["configurable"].get("__pregel_scratchpad")
+        scratchpad = config.get("configurable", {}).get("__pregel_scratchpad")
         caller = getattr(config.get("callbacks"), "parent_run_id", None)  # the node's run, or that of a tool in it
         place = (id(scratchpad), task_id, name)
         with self._lock:
