@@ -16,6 +16,8 @@ import redis
 
 from tests.servers import PgBouncer, Postgres, Redis62, RedisCluster, Valkey, fresh_database
 
+pytest.register_assert_rewrite("tests.contract.building", "tests.graphs.comparing")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse names that differ from process to process: parallel runs could not share the tests out."""

@@ -202,12 +202,27 @@ def test_one_missing_extra_breaks_what_needs_it_alone(python: Path, extra: str) 
 
 @pytest.mark.parametrize("extra", NEEDS)
 def test_what_needs_an_extra_names_it(python: Path, extra: str) -> None:
-    needy = [name for name in modules() if needs(name, extra) and "._" not in name]
+    entries = (name for name in modules() if not name.startswith("stepvault.cli."))  # reached through `main`
+    needy = [name for name in entries if needs(name, extra) and "._" not in name]
     failures = run_without(python, EXTRAS[extra], IMPORT_ALL % needy)
     for kind, message in failures.values():
         assert kind == "MissingDependencyError"
         assert "pip install" in message
         assert f"stepvault[{extra}]" in message
+
+
+def test_the_command_line_without_its_extra_says_what_to_install(python: Path) -> None:
+    code = """
+import json
+from stepvault.cli import main
+try:
+    main()
+except ImportError as exc:
+    print(json.dumps([type(exc).__name__, str(exc)]))
+"""
+    kind, message = run_without(python, EXTRAS["cli"], code)
+    assert kind == "MissingDependencyError"
+    assert "stepvault[cli]" in message
 
 
 @pytest.mark.parametrize(

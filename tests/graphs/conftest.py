@@ -26,7 +26,7 @@ def settings() -> list[Any]:
     return [
         pytest.param((cls, mode, durability), id=f"{cls.name}-{mode}-{durability}", marks=found[cls, mode].marks)
         for cls in dict.fromkeys(cls for cls, _ in found)
-        for mode, durability in SETTINGS[cls.name]
+        for mode, durability in SETTINGS.get(cls.name, ())
     ]
 
 

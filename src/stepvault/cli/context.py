@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from stepvault import Vault
 from stepvault.encryption import Keyring
+from stepvault.vault import Vault
 
 console = Console()
 _errors = Console(stderr=True)

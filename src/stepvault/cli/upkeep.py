@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from stepvault import __version__
 from stepvault.cli import context as cli
 from stepvault.copying import copy_all
 from stepvault.errors import StepvaultError
+from stepvault.vault import Vault
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint", "langchain-core", "psycopg", "redis", "cryptography", "zstandard")
 
@@ -62,7 +62,7 @@ def repair(
 
 def doctor(context: typer.Context) -> None:
     """Say what is installed and whether the database answers."""
-    report: dict[str, object] = {"stepvault": __version__, "python": platform.python_version()}
+    report: dict[str, object] = {"stepvault": metadata.version("stepvault"), "python": platform.python_version()}
     for name in _PACKAGES:
         try:
             report[name] = metadata.version(name)
@@ -98,8 +98,6 @@ def schema(
 
 def copy(context: typer.Context, target: Annotated[str, typer.Argument(help="URL to copy to")]) -> None:
     """Copy every thread and store item to another database."""
-    from stepvault import Vault
-
     source = cli.open_vault(context)
     with Vault.open(target) as into, cli.console.status("copying"):
         threads = copy_all(source.checkpointer, into.checkpointer)
