@@ -174,6 +174,25 @@ def required_tokens(wanted: Mapping[str, Any] | None) -> list[bytes]:
     return list(_required(wanted, b"")) if wanted else []
 
 
+def is_decided_by_tokens(wanted: Mapping[str, Any] | None) -> bool:
+    """Whether an item that has the tokens matches, but for chance."""
+    return not wanted or all(
+        "." not in key and (is_decided_by_tokens(condition) if _is_object(condition) else _is_scalar(condition))
+        for key, condition in wanted.items()
+    )
+
+
+def _is_object(condition: Any) -> bool:
+    """Whether a condition is a filter on the fields of a nested object; an empty one asks for an object."""
+    return isinstance(condition, Mapping) and bool(condition) and not any(str(key).startswith("$") for key in condition)
+
+
+def _is_scalar(condition: Any) -> bool:
+    if isinstance(condition, Mapping):
+        return list(condition) == ["$eq"] and _is_scalar(condition["$eq"])
+    return _canonical(condition) is not None
+
+
 def _required(wanted: Mapping[str, Any], path: bytes) -> Iterator[bytes]:
     for key, condition in wanted.items():
         if "." in key:

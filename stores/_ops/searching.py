@@ -18,7 +18,7 @@ from stepvault._core.plan import Op
 from stepvault.errors import ConfigurationError
 from stepvault.stores._dialect import Find, Found, ItemRow, Match, Near, Work
 from stepvault.stores._ops.context import Scope
-from stepvault.stores._ops.filters import Predicate, compile_filter, required_tokens
+from stepvault.stores._ops.filters import Predicate, compile_filter, is_decided_by_tokens, required_tokens
 from stepvault.stores._ops.namespaces import check_labels, ns_key
 from stepvault.stores._ops.texts import words_in
 from stepvault.stores._ops.values import FoundItem, found_of, value_of
@@ -116,9 +116,10 @@ def search_of(scope: Scope, op: SearchOp, extras: SearchExtras, vector: bytes | 
         raise ConfigurationError("min_score needs a query: without one nothing is ranked.")
     matches = compile_filter(op.filter)
     search = Search(op, mode, matches, extras.min_score, (), mode == "hybrid")
+    known = op.limit if search.paged else search.depth
     base = Find(
         prefix=ns_key(check_labels(op.namespace_prefix)),
-        limit=op.limit if search.paged else search.depth,
+        limit=known if is_decided_by_tokens(op.filter) else max(_PAGE, known),
         offset=op.offset if search.paged else 0,
         tokens=required_tokens(op.filter),
         max_age=_microseconds(extras.max_age),
@@ -195,6 +196,8 @@ def _select(scope: Scope, search: Search, rows: list[Found]) -> list[Hit]:
         value = value_of(scope, row)
         if search.matches is None or search.matches(value):
             hits.append(Hit(row, value, score))
+            if not search.paged and len(hits) >= search.depth:
+                break
     return hits
 
 
