@@ -134,7 +134,8 @@ class Evolution:
         after = self._steps({**copy.deepcopy(state), **copy.deepcopy(given)}, written)
         changed = {name: one for name, one in after.items() if not _same(before.get(name, _MISSING), one)}
         # What is given and there already is given still: to a reducer that makes a difference.
-        return {**{name: after[name] for name in given if name in after}, **changed}
+        found = {**{name: after[name] for name in given if name in after}, **changed}
+        return found or {name: one for name, one in after.items() if name not in state}
 
     def _steps(self, state: Values, written: int | None) -> Values:
         assert self.version is not None

@@ -108,8 +108,9 @@ class Aliases:
 
     def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Channel values under present names; what stands under a present name already wins."""
-        renamed = {self.channel(name): self.value(name, value) for name, value in values.items()}
-        return {**renamed, **{name: renamed[name] for name in values if self.channel(name) == name}}
+        former = [name for name in values if self.channel(name) != name]
+        renamed = {self.channel(name): self.value(name, values[name]) for name in former}
+        return {**renamed, **{name: self.value(name, value) for name, value in values.items() if name not in former}}
 
     def versions(self, versions: Mapping[str, Any]) -> dict[str, Any]:
         """Channel versions under present names; of two the newer."""

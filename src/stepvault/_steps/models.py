@@ -12,7 +12,7 @@ from stepvault._steps.payloads import AssistantMessage, Message, StoredSystemMes
 
 
 def _in_utc(at: datetime) -> datetime:
-    return at.astimezone(timezone.utc) if at.tzinfo is not None else at
+    return at.astimezone(timezone.utc).replace(fold=0) if at.tzinfo is not None else at
 
 
 Moment = Annotated[datetime, AfterValidator(_in_utc)]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 from langgraph.graph import START, StateGraph
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -156,3 +156,34 @@ async def test_a_state_that_does_not_fit_names_the_place(database: Database) -> 
     unable = await Deploy.of(database, three, **{**THREE, "state_migrations": {2: to_three}})
     with pytest.raises(StateInvalidError, match=r"version 1.*state_version=3.*from 1 to 2"):
         await unable.state()
+
+
+async def test_what_a_finished_task_wrote_is_migrated_too(database: Database) -> None:
+    def build(state: Any, written: dict[str, Any], saver: Any) -> Any:
+        def fill(state: Any) -> Any:
+            DONE["fill"] += 1
+            return written
+
+        graph = StateGraph(state)
+        graph.add_node("fill", fill)
+        graph.add_node("ask", lambda state: {"log": [interrupt("go on?")]})
+        graph.add_edge(START, "fill")
+        graph.add_edge(START, "ask")
+        return graph.compile(checkpointer=saver)
+
+    DONE.clear()
+    first = await Deploy.of(
+        database, lambda saver: build(One, {"name": "Ada", "total": 4200, "log": ["filled"]}, saver)
+    )
+    await first.invoke({"name": "nobody", "total": 1, "log": ["begun"]})
+    third = await Deploy.of(database, lambda saver: build(Three, {}, saver), **{**THREE, "node_aliases": None})
+
+    said = await third.invoke(Command(resume="yes"))
+
+    assert said == {
+        "customer": "Ada",
+        "total": Money(cents=4200, currency="EUR"),
+        "log": ["begun", "yes", "filled"],
+    }
+    assert DONE["fill"] == 1
+    assert (await (await Deploy.of(database, types=[Money])).values())["customer"] == "Ada"

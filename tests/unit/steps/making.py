@@ -47,7 +47,7 @@ values = st.recursive(
         st.lists(inner, max_size=3),
         st.dictionaries(keys, inner, max_size=3),
         st.tuples(inner),
-        st.frozensets(st.integers(), max_size=2),
+        st.frozensets(st.integers(), max_size=1),
     ),
     max_leaves=6,
 )
