@@ -77,6 +77,9 @@ class SealedDialect(SealedLists):
     def purge(self) -> Op[list[PurgeStep]]:
         return (yield from self._inner.purge())
 
+    def reclaim(self) -> Op[None]:
+        yield from self._inner.reclaim()
+
     def lock(self, key: ThreadKey) -> Op[None]:
         yield from self._inner.lock((yield from self._token(key)))
         if self._keys.accept_plain:
@@ -197,18 +200,39 @@ class SealedDialect(SealedLists):
         yield
 
     def begin_copy(self, guard: Guard) -> Op[ThreadRow | None]:
-        opening = yield from self._opening(guard)
+        """See `Dialect`; a key that was made for it before stays, for whoever goes on with an interrupted copy."""
+        seal = yield from self._keys.ensure(guard.key.tenant, bytes(guard.uid))
+        opening = yield from self._sealing(guard, seal, ())
         thread = yield from self._inner.begin_copy(opening.guard)
-        if thread is not None:
-            named = replace(opening.guard, thread=thread, rev=self._keys.random(8))
-            done = yield from self._inner.put_writes(named, Elements(), (), opening.notes)
-            thread = done and ThreadRow(done[0], guard.uid, named.rev, b"")
-        yield from self._stored(guard, opening, thread)
-        return thread and placed(thread, guard.key.tenant)
+        if thread is None:
+            return None
+        named = replace(opening.guard, thread=thread, rev=self._keys.random(8))
+        done = yield from self._inner.put_writes(named, Elements(), (), [rows_of.sealed_id(seal, guard.key.thread)])
+        return done and placed(ThreadRow(done[0], guard.uid, named.rev, b""), guard.key.tenant)
 
     def finish_copy(self, guard: Guard) -> Op[bool]:
         opening = yield from self._opening(guard)
         return (yield from self._inner.finish_copy(opening.guard))
+
+    # -- sealing an unsealed database, see `_conversion`
+
+    @property
+    def inner(self) -> Dialect:
+        """Rows as they are stored."""
+        return self._inner
+
+    def unsealed(self, tenant: bytes, stored: Sequence[bytes]) -> Op[list[bytes]]:
+        """Which of these thread columns hold a real id."""
+        found = yield from self._inner.notes_at([(ThreadKey(tenant, thread), REAL_ID) for thread in stored])
+        return [thread for thread, (row, body) in zip(stored, found, strict=True) if row is not None and body is None]
+
+    def withdraw(self, key: ThreadKey) -> Op[None]:
+        """Take back a sealed copy whose original was written meanwhile; its key stays for the next one."""
+        yield from self._inner.delete((yield from self._token(key)))
+
+    def sealed_doc(self, space: bytes, key: bytes, body: bytes) -> Op[bytes]:
+        seal = yield from self._keys.sealer(b"", ROOT)
+        return seal.seal(identity.doc(space, key), body)
 
     # -- notes and docs
 

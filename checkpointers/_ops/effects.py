@@ -155,7 +155,7 @@ def drop_hints(scope: Scope, thread: ThreadKey, keys: Sequence[bytes]) -> Op[Non
 
 
 def _hint(scope: Scope, thread: ThreadKey, key: bytes) -> bytes:
-    return hashlib.blake2b(scope.mark(thread.thread), digest_size=16).digest() + key
+    return scope.mark(hashlib.blake2b(thread.thread, digest_size=16).digest()) + key
 
 
 def in_doubt(scope: Scope) -> Op[list[EffectRecord]]:

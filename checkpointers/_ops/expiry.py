@@ -67,4 +67,4 @@ def watch(scope: Scope, key: ThreadKey, when: int) -> Op[None]:
 
 
 def _doc_key(scope: Scope, key: ThreadKey, when: int) -> bytes:
-    return when.to_bytes(8, "big") + hashlib.blake2b(scope.mark(key.thread), digest_size=8).digest()
+    return when.to_bytes(8, "big") + scope.mark(hashlib.blake2b(key.thread, digest_size=8).digest())[:8]

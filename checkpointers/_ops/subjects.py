@@ -39,8 +39,8 @@ class Joined(NamedTuple):
 
 def token(scope: Scope, subject: str) -> bytes:
     """Sixteen bytes that stand for a person in the tables."""
-    text = scope.mark(text_key("thread_id", subject))
-    return hashlib.blake2b(text, digest_size=16, key=hashlib.blake2b(scope.tenant, digest_size=32).digest()).digest()
+    text, key = text_key("thread_id", subject), hashlib.blake2b(scope.tenant, digest_size=32).digest()
+    return scope.mark(hashlib.blake2b(text, digest_size=16, key=key).digest())
 
 
 def joined(scope: Scope, at: Address, state: State) -> Op[Joined]:
@@ -115,7 +115,7 @@ def note_decider(scope: Scope, key: ThreadKey, interrupt_id: str, by: str) -> Op
 
 
 def _place(scope: Scope, mark: bytes, key: ThreadKey) -> bytes:
-    return mark + hashlib.blake2b(scope.mark(key.thread), digest_size=16).digest()
+    return mark + scope.mark(hashlib.blake2b(key.thread, digest_size=16).digest())
 
 
 def _body(subject: str, key: ThreadKey) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
+from stepvault.checkpointers._conversion import SETTLE, SealProgress, seal
 from stepvault.checkpointers._effects import Effects
 from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._inbox import Inbox
@@ -108,6 +109,28 @@ class Vault:
     def keys(self) -> VaultKeys:
         """The key-encryption keys of a vault that was opened with `keyring=`, and their rotation."""
         return VaultKeys(self._checkpointer)
+
+    def seal(self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None) -> SealProgress:
+        """Seal the threads of a database that is not sealed yet, while the app runs; see docs/encryption.md.
+
+        May be killed, repeated, and run by several processes at once. Ends when every process that was opened
+        without a keyring must have noticed, and nothing unsealed is left.
+
+        Args:
+            settle: Seconds to wait for those processes; less only if there are none.
+            report: Called after each thread.
+
+        Raises:
+            ConfigurationError: This vault has no keyring, or an erasure is under way.
+            ConflictError: A thread exists sealed and unsealed.
+        """
+        return self._checkpointer._driver.run(seal(self._checkpointer._scope, settle, report))
+
+    async def aseal(
+        self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None
+    ) -> SealProgress:
+        """Async version of `seal`."""
+        return await self._checkpointer._driver.arun(seal(self._checkpointer._scope, settle, report))
 
     def for_tenant(self, tenant: str) -> Self:
         """A view of one tenant's data over the same connections; it sees and touches no other tenant's."""

@@ -42,13 +42,13 @@ class Place(NamedTuple):
 
 def order_of(scope: Scope, thread: bytes, entry: Entry) -> bytes:
     """Where an entry stands in a list: by the time it was asked."""
-    return _number(entry.created) + _short(scope.mark(thread)) + _short(entry.id.encode("utf-8", "surrogatepass"))
+    return _number(entry.created) + scope.mark(_short(thread))[:8] + _short(entry.id.encode("utf-8", "surrogatepass"))
 
 
 def hints_of(scope: Scope, thread: bytes, entry: Entry) -> set[bytes]:
     """The keys under which an entry is to be found."""
     id_ = entry.id.encode("utf-8", "surrogatepass")
-    place = _short(scope.mark(thread)) + _short(id_)
+    place = scope.mark(_short(thread))[:8] + _short(id_)
     keys = {IDS + digest_of(entry.id) + place}
     if entry.is_open:
         keys.add(WAITS + order_of(scope, thread, entry))
@@ -147,7 +147,7 @@ def digest_of(text: str) -> bytes:
 
 def reference(scope: Scope, external: str) -> bytes:
     """What stands for a reference in keys."""
-    return hashlib.blake2b(scope.mark(external.encode("utf-8", "surrogatepass")), digest_size=16).digest()
+    return scope.mark(digest_of(external))
 
 
 def _place(doc: Doc) -> Place:
