@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,8 @@ from stepvault.errors import ConfigurationError
 from tests.contract.building import config, put, whole
 from tests.contract.matrix import Database
 from tests.contract.sealed.test_nothing_in_clear import Marker, Places, State
+
+CHECKOUT = Path(__file__).parents[3]
 
 
 async def sealing(saver: Any, **options: Any) -> SealProgress:
@@ -147,3 +152,12 @@ async def test_an_unsealed_vault_cannot_be_sealed_without_keys(database: Databas
     saver = await database.saver(keyring=None)
     with pytest.raises(ConfigurationError, match="keyring="):
         await sealing(saver)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
+def test_killed_at_any_statement_nothing_is_lost_and_the_next_run_goes_on(tmp_path: Path, every: int) -> None:
+    argv = [sys.executable, "-m", "tests.contract.sealed.killing", str(tmp_path), str(every)]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=1000, cwd=CHECKOUT)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= (20 if every > 1 else 200)

@@ -1,0 +1,109 @@
+"""A sealing to be killed: run by a test in a process of its own, which forks one child per kill.
+
+python -m tests.contract.sealed.killing FOLDER EVERY
+
+Kills at every EVERYth statement of a sealing of an SQLite file. After each kill, a process with keys reads every
+thread; then the sealing is gone on with. Prints how many kills there were.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from langgraph.checkpoint.base.id import uuid6
+
+from stepvault.checkpointers._conversion import seal
+from stepvault.checkpointers.sqlite import SqliteSaver
+from stepvault.encryption import Keyring
+
+KEYRING = Keyring({"test": bytes(range(32))})
+THREADS = 4
+
+
+def fill(path: Path) -> dict[str, Any]:
+    """Threads without keys; what they hold."""
+    with SqliteSaver.from_conn_string(str(path), ttl={"default_ttl": 600}) as saver:
+        for number in range(THREADS):
+            at: Any = {"configurable": {"thread_id": str(number), "checkpoint_ns": "", "user_id": "somebody"}}
+            for step in range(2):
+                values = {"log": [f"{number} {step} " * 50, step]}
+                made: Any = {
+                    "v": 4, "id": str(uuid6(clock_seq=step)), "ts": "", "channel_values": values,
+                    "channel_versions": {"log": f"{step:08}"}, "versions_seen": {}, "updated_channels": None,
+                }  # fmt: skip
+                at = saver.put(at, made, {"source": "loop", "step": step}, made["channel_versions"])
+                saver.put_writes(at, [("log", step)], f"task {step}")
+        return read(saver)
+
+
+def read(saver: SqliteSaver) -> dict[str, Any]:
+    return {
+        str(n): list(saver.list({"configurable": {"thread_id": str(n), "checkpoint_ns": ""}})) for n in range(THREADS)
+    }
+
+
+def main(folder: str, every: str) -> None:
+    template, copy = Path(folder) / "template.db", Path(folder) / "copy.db"
+    before = fill(template)
+    kills = 0
+    for statement in itertools.count(0, int(every)):
+        for path in Path(folder).glob("copy.db*"):
+            path.unlink()
+        shutil.copyfile(template, copy)
+        if not killed_at(statement, copy):
+            break
+        kills += 1
+        check(copy, before)
+    print(kills)
+
+
+def killed_at(statement: int, path: Path) -> bool:
+    """Whether a child that counts its statements was killed before this one."""
+    child = os.fork()
+    if child == 0:
+        try:
+            saver = SqliteSaver.from_conn_string(str(path), keyring=KEYRING)
+            left = [statement]
+
+            def count(sql: str) -> None:
+                if left[0] == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                left[0] -= 1
+
+            saver._driver.connection().set_trace_callback(count)  # type: ignore[attr-defined]
+            saver._driver.run(seal(saver._scope, 0))
+        except BaseException:
+            os._exit(3)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, status
+    return os.WIFSIGNALED(status)
+
+
+def check(path: Path, before: dict[str, Any]) -> None:
+    """What a pod with keys reads after the kill, and what is there after the sealing has gone on."""
+    with SqliteSaver.from_conn_string(str(path), keyring=KEYRING) as saver:
+        if begun(saver):
+            assert read(saver) == before
+    with SqliteSaver.from_conn_string(str(path), keyring=KEYRING) as saver:
+        saver._driver.run(seal(saver._scope, 0))
+        assert read(saver) == before
+        assert {info.thread_id for info in saver.threads()} == before.keys()
+    content = b"".join(part.read_bytes() for part in path.parent.glob("copy.db*"))
+    assert b"somebody" not in content
+
+
+def begun(saver: SqliteSaver) -> bool:
+    """Whether the marker was set before the kill; without it, the database is refused as an unsealed one."""
+    inner = saver._core.dialect.inner  # type: ignore[attr-defined]
+    return bool(saver._driver.run(inner.get_docs(b"vault", [b"seal"])))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
