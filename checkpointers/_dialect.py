@@ -148,3 +148,7 @@ class Dialect(Protocol):
     def purge(self) -> Op[list[PurgeStep]]:
         """Have deleted data leave files too, as far as this role can; says what was done and what was not."""
         ...
+
+    def reclaim(self) -> Op[None]:
+        """Give free space back to the disk in short steps, where nothing else does."""
+        ...

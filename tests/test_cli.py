@@ -207,6 +207,15 @@ def test_keys(url: str, tmp_path: Path) -> None:
     assert read("--keyfile", file, "keys", "rotate", "--destroy-old", "--yes", url=sealed)["destroyable"] == ["first"]
 
 
+def test_seal(url: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "keys")
+    told("keys", "generate", file, url=url)
+    assert "Dry run" in call("--keyfile", file, "seal", url=url).output
+    assert read("--keyfile", file, "seal", "--settle", "0", "--yes", url=url)["threads"] == 4
+    assert len(read("--keyfile", file, "threads", url=url)) == 4
+    refused("threads", url=url, by=ConfigurationError)
+
+
 def test_tenants_are_apart(url: str) -> None:
     assert json.loads(told("--json", "--tenant", "other", "threads", url=url)) == []
 

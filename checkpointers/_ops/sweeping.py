@@ -16,7 +16,7 @@ from stepvault.checkpointers._ops.context import Address, Core, Scope
 from stepvault.checkpointers._ops.expiry import MINUTE, SPACE, watch
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.spaces import space
-from stepvault.ttl import SweepReport
+from stepvault.ttl import Retention, SweepReport
 
 _PAGE = 100
 
@@ -32,11 +32,17 @@ def trimmed(scope: Scope, at: Address, put: Op[RunnableConfig]) -> Op[RunnableCo
 
 
 def sweep(scope: Scope, limit: int | None, *, dry_run: bool) -> Op[SweepReport]:
-    """Remove expired threads, then shorten the histories of the others."""
+    """Remove expired threads, then shorten the histories of the others, then give the space back."""
     report = yield from _sweep_expired(scope, limit, dry_run=dry_run)
     kept = scope.core.retention
-    if kept is None or dry_run or report.more:
-        return report
+    if kept is not None and not dry_run and not report.more:
+        report = yield from _trim_all(scope, kept, report)
+    if not dry_run and (report.threads or report.trimmed):
+        yield from scope.core.dialect.reclaim()
+    return report
+
+
+def _trim_all(scope: Scope, kept: Retention, report: SweepReport) -> Op[SweepReport]:
     checkpoints = freed = 0
     after = None
     while True:

@@ -301,11 +301,15 @@ class PostgresDialect:
     def purge(self) -> Op[list[PurgeStep]]:
         try:
             yield Batch([Stmt(self._sql["vacuum"])], outside=True)
-            vacuum = PurgeStep("postgres VACUUM", True, "the space of deleted rows is free to be reused")
+            vacuum = PurgeStep("postgres VACUUM", True, "the space of deleted rows is free to be reused", True)
         except StorageError as exc:
-            vacuum = PurgeStep("postgres VACUUM", False, str(exc))
+            vacuum = PurgeStep("postgres VACUUM", False, type(exc).__name__, True)
         detail = "VACUUM FULL rewrites the tables; pg_wal turns over with traffic; backups and replicas are their own"
         return [vacuum, PurgeStep("postgres files, pg_wal, backups and replicas", False, detail)]
+
+    def reclaim(self) -> Op[None]:
+        return  # autovacuum does it
+        yield
 
     def now(self) -> Op[int]:
         rows = yield from self._ask("now")

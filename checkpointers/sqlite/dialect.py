@@ -44,6 +44,10 @@ _QUERIES = named(_HERE.joinpath("queries.sql").read_text(encoding="utf-8"))
 SQL: Mapping[str, LiteralString] = {name: literal(text.replace("{now}", _NOW)) for name, text in _QUERIES.items()}
 MIGRATIONS = migrations_in(_HERE.joinpath("migrations"))
 
+_INCREMENTAL = 2  # of PRAGMA auto_vacuum
+_VACUUM_SLICE: LiteralString = "PRAGMA incremental_vacuum(2000)"  # pages: a short write lock each
+_SLICES = 500
+
 
 class SqliteDialect:
     """See `Dialect`."""
@@ -259,19 +263,26 @@ class SqliteDialect:
         return len(replies) == len(changes) and all(found)
 
     def purge(self) -> Op[list[PurgeStep]]:
-        script = Stmt("PRAGMA incremental_vacuum", many=True)
-        yield Batch([script], outside=True)
+        yield from self.reclaim()
         (rows,) = yield Batch([Stmt("PRAGMA wal_checkpoint(TRUNCATE)")], outside=True)
-        emptied = not rows or rows[0][0] == 0
+        emptied = bool(rows) and rows[0][0] == 0
         return [
             PurgeStep("sqlite secure_delete", True, "deleted content is overwritten in the file as it is deleted"),
             PurgeStep(
                 "sqlite wal_checkpoint(TRUNCATE)",
                 emptied,
                 "the log was emptied" if emptied else "a reader holds the log: end it and resume the erasure",
+                retryable=True,
             ),
             PurgeStep("backups, snapshots, replicas and free blocks of the disk", False, "the operator's to clear"),
         ]
+
+    def reclaim(self) -> Op[None]:
+        for _ in range(_SLICES):
+            free, mode = yield Batch([Stmt("PRAGMA freelist_count"), Stmt("PRAGMA auto_vacuum")], outside=True)
+            if not free or not mode or free[0][0] == 0 or mode[0][0] != _INCREMENTAL:
+                return
+            yield Batch([Stmt(_VACUUM_SLICE, many=True)], outside=True)
 
     def now(self) -> Op[int]:
         (rows,) = yield Batch([Stmt(SQL["now"])])

@@ -135,10 +135,15 @@ class SqliteDriver:
             self._connection = None
 
     def _outside(self, batch: Batch) -> list[Any]:
-        """Run statements by themselves; `executescript` steps one to its end (an incremental vacuum needs that)."""
+        """Run statements by themselves; `executescript` steps one to its end (an incremental vacuum needs that).
+
+        Inside a transaction of the connection's owner nothing is run: the replies are empty.
+        """
         replies: list[Any] = []
         with self.lock, translated(self.path):
             connection = self.connection()
+            if connection.in_transaction:
+                return [[] for _ in batch.statements]
             for statement in batch.statements:
                 assert isinstance(statement, Stmt)
                 if statement.many:

@@ -1,4 +1,4 @@
-"""`keys list|generate|rotate`."""
+"""`keys list|generate|rotate` and `seal`."""
 
 from __future__ import annotations
 
@@ -45,3 +45,18 @@ def rotate(
         return
     cli.show(context, keys.list(), ("id", "primary", "available", "retired", "wraps"))
     cli.dry_run("Nothing was rotated.")
+
+
+def seal(
+    context: typer.Context,
+    settle: Annotated[
+        float | None, typer.Option(help="seconds to wait for processes without keys; 0 only if there are none")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do it")] = False,
+) -> None:
+    """Seal a database that is not sealed yet, with the keys of --keyfile or STEPVAULT_KEYS, while the app runs."""
+    if not yes:
+        cli.dry_run("Nothing was sealed. Back up the keys first: without them, nothing sealed can ever be read.")
+        return
+    vault = cli.open_vault(context)
+    cli.show_one(context, vault.seal() if settle is None else vault.seal(settle=settle))
