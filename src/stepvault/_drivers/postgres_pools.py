@@ -182,7 +182,7 @@ class UrlPools:
             found = await (await connection.execute(_WHO)).fetchone()
             direct = found == (connection.info.backend_pid,)
         pool = _LoopPool(self._options, direct)
-        await pool.pool.open()
+        await pool.open()
         return pool
 
     async def _connect(self) -> AsyncConnection[Any]:
@@ -223,7 +223,7 @@ class UrlPools:
                 pool = await opening
             except StorageUnavailableError:
                 return
-            await pool.pool.close()
+            await pool.close()
 
 
 def _failed(task: asyncio.Task[Any]) -> bool:
@@ -231,19 +231,47 @@ def _failed(task: asyncio.Task[Any]) -> bool:
 
 
 class _LoopPool:
-    """The pool of one loop, and its connections, which outlive a loop that ends without closing it."""
+    """The pool of one loop, kept by a task of its own.
+
+    `asyncio.run` cancels what is left of a loop. The pool's own tasks can miss that (Python < 3.12 may swallow a
+    cancellation in `wait_for`), and `asyncio.run` would wait for them for ever; the keeper tells them to stop.
+    """
 
     def __init__(self, options: PoolOptions, direct: bool) -> None:
         arguments = options.pool_arguments(direct)
         self._configure = arguments.pop("configure", None)
         self._connections: weakref.WeakSet[AsyncConnection[Any]] = weakref.WeakSet()
         self.pool = AsyncConnectionPool(options.conninfo(), configure=self._made, **arguments)
+        self._end = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
 
     async def _made(self, connection: AsyncConnection[Any]) -> None:
         self._connections.add(connection)
         if self._configure is not None:
             await self._configure(connection)
 
+    async def open(self) -> None:
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        await self.pool.open()
+
+    async def _keep(self) -> None:
+        try:
+            await self._end.wait()
+            await self.pool.close()
+        except asyncio.CancelledError:
+            try:
+                await self.pool.close()
+            finally:
+                self.hang_up()
+            raise
+
+    async def close(self) -> None:
+        """Close the pool; connections in use are closed when they are given back."""
+        self._end.set()
+        if self._keeper is not None:
+            await self._keeper
+
     def hang_up(self) -> None:
+        """End the connections of a pool that cannot be closed any more."""
         for connection in list(self._connections):
             connection.pgconn.finish()

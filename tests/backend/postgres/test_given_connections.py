@@ -217,6 +217,24 @@ def test_loop_after_loop(postgres_url: str) -> None:
     asyncio.run(saver.aclose())
 
 
+def test_loops_that_end_while_their_pool_opens(postgres_url: str) -> None:
+    """Python < 3.12 may swallow the cancellation of a pool's own tasks, and `asyncio.run` then waits for them."""
+    PostgresSaver.from_conn_string(postgres_url, automatic_setup=True).close()
+    for number in range(100):
+        saver = PostgresSaver.from_conn_string(postgres_url, automatic_setup=True)
+
+        async def short(saver: PostgresSaver = saver, seconds: float = number % 5 / 1000) -> None:
+            await saver.aget_tuple(config("t"))
+            await asyncio.sleep(seconds)
+
+        running = threading.Thread(target=asyncio.run, args=(short(),), daemon=True)
+        running.start()
+        running.join(60)
+        assert not running.is_alive()
+        saver.close()
+    assert sessions(postgres_url) == 0
+
+
 def sessions(url: str) -> int:
     with psycopg.connect(url) as connection:
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
