@@ -26,12 +26,13 @@ from stepvault.errors import (
     TamperedError,
     TruncatedError,
     UnknownTypeError,
+    UnsupportedFormatError,
 )
 from stepvault.verification import Problem, ProblemKind, VerifyReport
 
 _PAGE = 50
 _OLDER = 200  # so many older checkpoints are tried
-_DAMAGE = (TruncatedError, TamperedError, RowMismatchError)
+_DAMAGE = (TruncatedError, TamperedError, RowMismatchError, UnsupportedFormatError)
 
 T = TypeVar("T")
 
