@@ -1,4 +1,4 @@
-"""What sealing costs: envelopes, tokens, cold keys, and rewrapping ten thousand of them.
+"""What sealing costs: chats sealed and not, beside LangGraph's encryption; envelopes, tokens, keys, rewrapping.
 
     python -m benchmarks.sealing [--quick]
 
@@ -10,14 +10,21 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import sqlite3
 import statistics
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSaver
 from rich.console import Console
 from rich.table import Table
 
@@ -27,17 +34,20 @@ from stepvault._core.crypto import Secret
 from stepvault._core.key_cache import KeyCache
 from stepvault._core.keys import Draft
 from stepvault._core.metadata import token
-from stepvault._core.plan import Batch, Op
+from stepvault._core.plan import Op
 from stepvault._core.sealing import Sealer
 from stepvault._drivers.sqlite import SqliteDriver
 from stepvault._keystore.keys import Keys
 from stepvault._keystore.rotation import rotate
-from stepvault._keystore.sqlite import SqliteKeyStore
+from stepvault._keystore.store import KeyStore
+from stepvault.checkpointers.sqlite import SqliteSaver
+from stepvault.checkpointers.sqlite.dialect import SqliteDialect
 from stepvault.encryption import Keyring
 
 SIZES = (200, 1_000, 20_000)
 OWNERS = 10_000
 TENANT, OWNER = b"", bytes(range(16))
+KEYRING = Keyring({"bench": bytes(range(32))})
 Work = Callable[[], object]
 
 
@@ -75,7 +85,7 @@ def around(keys: Keys, driver: SqliteDriver) -> Iterator[tuple[str, Work]]:
         driver.run(keys.sealer(TENANT, OWNER))
 
     yield "sealer, key from SQLite", cold
-    yield "key of a new thread", lambda: driver.run(keys.fresh(TENANT, os.urandom(16)))
+    yield "key of a new thread", lambda: driver.run(keys.create(TENANT, os.urandom(16)))
 
 
 def microseconds(work: Work, seconds: float) -> float:
@@ -96,7 +106,11 @@ def _timed(work: Work, count: int) -> float:
 
 def rewrap(folder: Path, count: int) -> float:
     """Seconds to rewrap so many data keys, each page durable as SQLite's default says."""
-    driver, store, old = SqliteDriver(str(folder / "rewrap.db")), SqliteKeyStore(), Keyring.generate()
+    driver, store, old = (
+        SqliteDriver(str(folder / "rewrap.db")),
+        KeyStore(SqliteDialect(), os.urandom),
+        Keyring.generate(),
+    )
     driver.run(store.setup())
     driver.run(_fill(store, old, count))
     start = time.perf_counter()
@@ -107,10 +121,107 @@ def rewrap(folder: Path, count: int) -> float:
     return took
 
 
-def _fill(store: SqliteKeyStore, keyring: Keyring, count: int) -> Op[None]:
+def _fill(store: KeyStore, keyring: Keyring, count: int) -> Op[None]:
     drafts = [Draft(os.urandom(16), 1, Secret(os.urandom(32))) for _ in range(count)]
     rows = yield from keyring.wrapper().wrap(drafts)
-    yield Batch([statement for row in rows for statement in store.insertion(row)])
+    yield from store.insert_all(rows)
+
+
+# -- chats
+
+
+class Gcm:
+    """A cipher for LangGraph's `EncryptedSerializer`: AES-256-GCM too, which is faster than its own AES-EAX."""
+
+    def __init__(self) -> None:
+        self._aead = AESGCM(bytes(range(32)))
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        nonce = os.urandom(12)
+        return "gcm", nonce + self._aead.encrypt(nonce, plaintext, None)
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        return self._aead.decrypt(ciphertext[:12], ciphertext[12:], None)
+
+
+def contenders() -> dict[str, Callable[[Path], Any]]:
+    """Savers on a file."""
+
+    def official(path: Path, serde: Any = None) -> Any:
+        return OfficialSaver(sqlite3.connect(path, check_same_thread=False), serde=serde)
+
+    return {
+        "unsealed": lambda path: SqliteSaver.from_conn_string(str(path)),
+        "sealed": lambda path: SqliteSaver.from_conn_string(str(path), keyring=KEYRING),
+        "official": official,
+        "official, EncryptedSerializer": lambda path: official(path, EncryptedSerializer(Gcm())),
+    }
+
+
+def chat(open_saver: Callable[[Path], Any], path: Path, turns: int) -> dict[str, float]:
+    """Milliseconds of a turn (three puts, three put_writes, one get), of a first read, and bytes of the file."""
+    saver = open_saver(path)
+    if hasattr(saver, "setup"):
+        saver.setup()
+    at: Any = {"configurable": {"thread_id": "chat", "checkpoint_ns": ""}}
+    messages: list[Any] = []
+    took, busy = [], []
+    for turn in range(turns):
+        start, used = time.perf_counter(), time.process_time()
+        saver.get_tuple({"configurable": {"thread_id": "chat", "checkpoint_ns": ""}})
+        for step in range(3):
+            messages = [*messages, HumanMessage(f"{turn}.{step} " + os.urandom(150).hex(), id=str(uuid.uuid4()))]
+            version = f"{3 * turn + step + 1:08}"
+            made: Any = {
+                "v": 4, "id": str(uuid6(clock_seq=step)), "ts": "2026-01-01T00:00:00+00:00",
+                "channel_values": {"messages": messages, "topic": "x" * 40},
+                "channel_versions": {"messages": version, "topic": "00000001"},
+                "versions_seen": {}, "updated_channels": ["messages"],
+            }  # fmt: skip
+            at = saver.put(at, made, {"source": "loop", "step": 3 * turn + step}, {"messages": version})
+            saver.put_writes(at, [("messages", messages[-1:])], str(uuid.uuid4()))
+        took.append(time.perf_counter() - start)
+        busy.append(time.process_time() - used)
+    last, cpu = (statistics.median(times[-turns // 4 :]) for times in (took, busy))
+    close(saver)
+    reads = []
+    for _ in range(5):
+        reader = open_saver(path)
+        reader.get_tuple({"configurable": {"thread_id": "none", "checkpoint_ns": ""}})  # connections and keys
+        start = time.perf_counter()
+        reader.get_tuple({"configurable": {"thread_id": "chat", "checkpoint_ns": ""}})
+        reads.append(time.perf_counter() - start)
+        close(reader)
+    return {
+        "turn ms": last * 1e3,
+        "turn CPU ms": cpu * 1e3,
+        "first get ms": min(reads) * 1e3,
+        "KB": path.stat().st_size / 1024,
+    }
+
+
+def close(saver: Any) -> None:
+    """Close a saver of ours or theirs, and empty its write-ahead log."""
+    if hasattr(saver, "conn"):
+        saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        saver.conn.close()
+    else:
+        saver.close()
+
+
+def chats(console: Console, folder: Path, turns: int, rounds: int) -> None:
+    """The table of chats."""
+    taken: dict[str, list[dict[str, float]]] = {name: [] for name in contenders()}
+    for number in range(rounds):
+        for name, open_saver in contenders().items():
+            taken[name].append(chat(open_saver, folder / f"{name} {number}.db", turns))
+    measures = list(taken["sealed"][0])
+    table = Table("", *measures, title=f"A chat of {turns} turns on SQLite", title_justify="left")
+    best = {name: {m: min(one[m] for one in found) for m in measures} for name, found in taken.items()}
+    for name, found in best.items():
+        ratios = [f"{found[m]:,.2f} ({found[m] / best['unsealed'][m]:.2f} x)" for m in measures]
+        table.add_row(name, *ratios)
+    console.print(table)
 
 
 def main() -> None:
@@ -119,9 +230,11 @@ def main() -> None:
     quick = parser.parse_args().quick
     console = Console()
     with tempfile.TemporaryDirectory() as folder:
+        chats(console, Path(folder), 30 if quick else 200, 1 if quick else 3)
         driver = SqliteDriver(str(Path(folder) / "keys.db"))
-        driver.run(SqliteKeyStore().setup())
-        keys = Keys(SqliteKeyStore(), Keyring.generate().wrapper(), KeyCache(time.monotonic), os.urandom)
+        store = KeyStore(SqliteDialect(), os.urandom)
+        driver.run(store.setup())
+        keys = Keys(store, Keyring.generate().wrapper(), KeyCache(time.monotonic), os.urandom)
         sealer = driver.run(keys.ensure(TENANT, OWNER))
         works = dict([*envelopes(sealer), *around(keys, driver)])
         rounds: dict[str, list[float]] = {name: [] for name in works}
