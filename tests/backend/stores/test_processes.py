@@ -11,7 +11,7 @@ from stepvault.stores.redis import RedisStore
 from stepvault.stores.sqlite import SqliteStore
 from tests.backend.stores import workers
 
-KILLS = 4
+KILLS = 3
 
 
 @pytest.fixture(

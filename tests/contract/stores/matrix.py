@@ -78,7 +78,7 @@ class Stores:
 
     async def close(self) -> None:
         for store in self._opened:
-            await self.named(store).aclose()
+            await store.aclose()  # of both halves: tests of one mode use the other one beside it
 
 
 class SqliteStores(Stores):
