@@ -26,6 +26,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import redis
+from psycopg import sql
 from typing_extensions import Self
 
 from tests.processes import Server, ServerError, wait_until
@@ -351,6 +352,19 @@ def fresh_database(server_url: str) -> Iterator[str]:
         yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
     finally:
         _execute(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def clear_database(url: str) -> None:
+    """Leave nothing in a database: no connection, no schema of ours, an empty `public`."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid()"
+        )
+        query = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
+        for (name,) in connection.execute(query).fetchall():
+            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+        connection.execute("CREATE SCHEMA public")
 
 
 def _execute(url: str, statement: str) -> None:

@@ -165,7 +165,7 @@ class PostgresDatabase(Database):
     name = "postgres"
     module = "stepvault.checkpointers.postgres"
     saver_class = "PostgresSaver"
-    fixture = "postgres_url"
+    fixture = "postgres_clean_url"
 
     def content(self) -> bytes:
         with psycopg.connect(self.url) as connection:
@@ -205,6 +205,7 @@ class RedisDatabase(Database):
 class RedisClusterDatabase(RedisDatabase):
     name = "redis-cluster"
     fixture = "redis_cluster"
+    modes = (*MODES, AIO) if os.environ.get("STEPVAULT_TEST_ALL") else ("async",)  # the code is that of `redis`
     options: ClassVar[dict[str, Any]] = {"cluster_mode": True}
 
     def __init__(self, mode: str, cluster: Any) -> None:
