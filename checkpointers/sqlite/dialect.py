@@ -250,7 +250,8 @@ class SqliteDialect:
         return [(ThreadRow(*rows[0][:4]), rows[0][4]) if rows else (None, None) for rows in replies]
 
     def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
-        (rows,) = yield Batch([Stmt(SQL["docs"], (space, prefix, after, beyond(prefix), limit))])
+        first = max(prefix, after + b"\0") if after else prefix
+        (rows,) = yield Batch([Stmt(SQL["docs"], (space, first, beyond(prefix), limit))])
         return [Doc(*row) for row in rows]
 
     def get_docs(self, space: bytes, keys: Sequence[bytes]) -> Op[list[Doc]]:

@@ -84,7 +84,8 @@ FROM stepvault_note WHERE t = ?1
 DELETE FROM stepvault_note WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2)
 
 -- name: docs
-SELECT key, version, body FROM stepvault_doc WHERE space = ?1 AND key >= ?2 AND key > ?3 AND key < ?4 ORDER BY key LIMIT ?5
+-- One lower bound: given two, SQLite seeks to the first and walks to the second.
+SELECT key, version, body FROM stepvault_doc WHERE space = ?1 AND key >= ?2 AND key < ?3 ORDER BY key LIMIT ?4
 
 -- name: doc
 SELECT key, version, body FROM stepvault_doc WHERE space = ?1 AND key = ?2

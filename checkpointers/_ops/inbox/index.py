@@ -61,6 +61,13 @@ def hints_of(scope: Scope, thread: bytes, entry: Entry) -> set[bytes]:
     return keys
 
 
+def is_true(scope: Scope, place: Place, entry: Entry) -> bool:
+    """Whether a hint leads to what it promises."""
+    if place.key[:1] == WAITS:
+        return entry.is_open and place.key[1:] == order_of(scope, place.thread, entry)
+    return place.key in hints_of(scope, place.thread, entry)
+
+
 def announce(
     scope: Scope, key: ThreadKey, uid: bytes, rev: bytes, changed: Sequence[tuple[str | None, Entry]]
 ) -> Op[list[Entry]]:

@@ -133,7 +133,7 @@ def verified(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[Place, Foun
     """The hints that are true, with what they lead to; those that never will be true again are dropped."""
     kept, stale = [], []
     for place, (thread, hit) in zip(places, (yield from look_up(scope, places)), strict=True):
-        if hit is not None and place.key in index.hints_of(scope, place.thread, hit.stored):
+        if hit is not None and index.is_true(scope, place, hit.stored):
             kept.append((place, hit))
         elif thread is None or thread.uid != place.uid or thread.rev != place.rev:
             stale.append(place)
@@ -143,19 +143,27 @@ def verified(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[Place, Foun
 
 def look_up(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[ThreadRow | None, Found | None]]]:
     """Each thread as it stands, and the interrupt in it."""
-    asked = [(ThreadKey(scope.tenant, p.thread), note) for p in places for note in note_keys(p.id)]
-    rows = yield from scope.core.dialect.notes_at(asked)
+    keys = [ThreadKey(scope.tenant, place.thread) for place in places]
+    asked = [(key, note) for key, place in zip(keys, places, strict=True) for note in _notes(place)]
+    rows = iter((yield from scope.core.dialect.notes_at(asked)))
     found: list[tuple[ThreadRow | None, Found | None]] = []
-    for (key, _), (thread, waits), (again, closed) in zip(asked[::2], rows[::2], rows[1::2], strict=True):
-        thread, body = again or thread, waits or closed
+    for key, place in zip(keys, places, strict=True):
+        read = [next(rows) for _ in _notes(place)]
+        thread, body = read[-1][0], next((body for _, body in read if body), None)
         found.append((thread, (yield from _found(scope, key, thread, body)) if thread and body else None))
     return found
+
+
+def _notes(place: Place) -> tuple[bytes, ...]:
+    """Where the note of a hint may stand; that of one that waits in one place only."""
+    keys = note_keys(place.id)
+    return keys[:1] if place.key[:1] == index.WAITS else keys
 
 
 def _found(scope: Scope, key: ThreadKey, thread: ThreadRow, body: bytes) -> Op[Found]:
     """An entry as it counts: one whose checkpoint the thread has left without closing it is superseded."""
     stored = entry = entry_of(scope, body)
-    head = State.unpack(thread.extents).head
+    head = State.head_of(thread.extents)
     if entry.is_open and head is not None and head > entry.checkpoint:
         entry = entry.close("superseded", entry.created)
     place = place_of_send(entry.path)

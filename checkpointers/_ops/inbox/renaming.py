@@ -71,7 +71,7 @@ class _Present:
         return replace(interrupt, node=node, interrupt_id=present_id, decision=decision)
 
     def _decision(self, decision: Decision) -> Op[Decision]:
-        ids = yield from self._ids_of(decision.config["configurable"]["thread_id"])
+        ids = yield from self._ids_of((decision.config.get("configurable") or {})["thread_id"])
         resume = cast(dict[str, Any], decision.command.resume)
         return replace(
             decision, command=type(decision.command)(resume={ids.get(asked, asked): resume[asked] for asked in resume})
