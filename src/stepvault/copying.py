@@ -33,7 +33,7 @@ def copy_all(source: BaseCheckpointSaver[Any] | BaseStore, target: BaseCheckpoin
 def _copy_threads(source: BaseCheckpointSaver[Any], target: BaseCheckpointSaver[Any]) -> int:
     threads: dict[str, None] = {}
     for entry in source.list(None):
-        threads.setdefault(str(entry.config["configurable"]["thread_id"]))
+        threads.setdefault(str((entry.config.get("configurable") or {})["thread_id"]))
     for thread_id in threads:
         oldest_first = sorted(
             source.list({"configurable": {"thread_id": thread_id}}), key=lambda entry: entry.checkpoint["id"]
@@ -44,7 +44,7 @@ def _copy_threads(source: BaseCheckpointSaver[Any], target: BaseCheckpointSaver[
 
 
 def _copy_checkpoint(entry: CheckpointTuple, target: BaseCheckpointSaver[Any]) -> None:
-    named = entry.config["configurable"]
+    named = entry.config.get("configurable") or {}
     parent = (entry.parent_config or {}).get("configurable", {}).get("checkpoint_id")
     base = {"thread_id": named["thread_id"], "checkpoint_ns": named.get("checkpoint_ns", "")}
     under: dict[str, Any] = {"configurable": {**base, **({"checkpoint_id": parent} if parent else {})}}

@@ -128,7 +128,7 @@ def _one_by_one(scope: Scope, at: Progress, key: ThreadKey) -> Op[list[Line]]:
 
 
 def _checkpoint(key: ThreadKey, entry: CheckpointTuple, shared: bool) -> Line:
-    named = entry.config["configurable"]
+    named = entry.config.get("configurable") or {}
     return {
         "kind": "checkpoint", "thread_id": text_of(key.thread), "shared": shared, "ns": named["checkpoint_ns"],
         "checkpoint_id": named["checkpoint_id"], "ts": entry.checkpoint["ts"], "metadata": plain(entry.metadata),

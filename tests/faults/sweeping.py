@@ -1,0 +1,110 @@
+"""Processes that sweep, and are killed, or meet those who write.
+
+Run as a program: `kill` kills a sweep at each of its batches, each under a tenant of its own; `many` has several sweep
+the same threads at once; `race` has one sweep while another writes, reads and copies threads that live for a moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+from stepvault.errors import ConfigurationError, ConflictError, ThreadGoneError
+from tests.contract.building import checkpoint, config
+from tests.faults.erasing import Processes
+
+MARKER = "marker-0c5d7e91a4"
+MOMENT = 0.3 / 60  # minutes
+
+
+def put(saver: Any, thread: str, minutes: float | None, text: str = MARKER) -> None:
+    made = checkpoint({"a": text * 50, "b": text})
+    at = config(thread, user_id="ann", stepvault_ttl=minutes)
+    stored = saver.put(at, made, {"source": "loop", "step": 0}, made["channel_versions"])
+    stored["configurable"]["stepvault_ttl"] = minutes
+    saver.put_writes(stored, [("a", text)], "task")
+
+
+def fill(saver: Any, count: int) -> None:
+    for n in range(count):
+        put(saver, f"t{n}", MOMENT)
+    put(saver, "lives", None, "x")
+    time.sleep(0.4)
+
+
+def kill(processes: Processes) -> None:
+    """A sweep that is killed after each of its batches in turn."""
+    at, status = 0, -signal.SIGKILL
+    while status:
+        at += 1
+        tenant = f"kill {at}"
+        assert processes.end(processes.start(tenant, lambda saver: fill(saver, 4))) == 0
+        status = processes.end(processes.start(tenant, lambda saver: saver.sweep(), ("after", at)))
+        assert status in (0, -signal.SIGKILL)
+        print(json.dumps([tenant, status]), flush=True)
+
+
+def many(processes: Processes) -> None:
+    """Four that sweep forty threads; how many each removed."""
+    assert processes.end(processes.start("many", lambda saver: fill(saver, 40))) == 0
+    reader, writer = os.pipe()
+
+    def sweep(saver: Any) -> None:
+        os.write(writer, f"{saver.sweep().threads}\n".encode())
+
+    assert [processes.end(child) for child in [processes.start("many", sweep) for _ in range(4)]] == [0] * 4
+    os.close(writer)
+    with open(reader, encoding="utf-8") as told:
+        print(json.dumps([int(line) for line in told]), flush=True)
+
+
+def race(processes: Processes) -> None:
+    """One sweeps; the other finds each thread whole or not at all."""
+    sweeper = processes.start("race", sweep_on)
+    worker = processes.start("race", work)
+    assert processes.end(worker) == 0
+    os.kill(sweeper, signal.SIGKILL)
+    assert processes.end(sweeper) == -signal.SIGKILL
+
+
+def sweep_on(saver: Any) -> None:
+    while True:
+        saver.sweep()
+
+
+def work(saver: Any) -> None:
+    met: dict[str, int] = dict.fromkeys(("stored", "seen", "gone", "copied", "refused"), 0)
+    for n in range(300):
+        thread, copy = f"t{n % 5}", f"copy {n}"
+        try:
+            put(saver, thread, 2e-4 * (n % 4 + 1), f"{n} ")
+            met["stored"] += 1
+        except (ThreadGoneError, ConflictError):
+            met["refused"] += 1
+        found = saver.get_tuple(config(thread))
+        met["gone" if found is None else "seen"] += 1
+        if found is not None:
+            values = found.checkpoint["channel_values"]
+            assert values["a"] == values["b"] * 50, "half a thread"
+        if n % 7 == 0:
+            try:
+                saver.copy_thread(thread, copy)
+                met["copied"] += 1
+            except (ConfigurationError, ConflictError, ThreadGoneError):
+                met["refused"] += 1
+            for entry in saver.list(config(copy)):
+                assert entry.checkpoint["channel_values"]["b"], "half a copy"
+        time.sleep(0.003 * (n % 5))
+    print(json.dumps(met), flush=True)
+
+
+def main(module: str, name: str, url: str, options: str, what: str) -> None:
+    {"kill": kill, "many": many, "race": race}[what](Processes(module, name, url, options))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
