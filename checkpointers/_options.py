@@ -18,7 +18,7 @@ from stepvault._core.evolution import Evolution, Migration
 from stepvault._core.knowledge import Knowledge
 from stepvault._core.metadata import CREDENTIAL_KEYS
 from stepvault._core.runs import Runs
-from stepvault._drivers.gate import HybridGate
+from stepvault._drivers.gate import HybridGate, renew_after_fork
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._keys import keys_of
 from stepvault.checkpointers._ops.context import Clock, Core, Tables
@@ -101,12 +101,14 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
     """The shared parts of a saver."""
     native = serde if isinstance(serde, TypedSerializer) else options.serializer()
     keys = keys_of(dialect, options.keyring, options.keys_url)
+    knowledge, runs = Knowledge(HybridGate, options.cache_bytes), Runs()
+    renew_after_fork(knowledge, runs)
     return Core(
         dialect=dialect if keys is None else SealedDialect(dialect, keys),
         keys=keys,
         keyring=options.keyring,
-        knowledge=Knowledge(HybridGate, options.cache_bytes),
-        runs=Runs(),
+        knowledge=knowledge,
+        runs=runs,
         codec=Codec(options.compression),
         credentials=CREDENTIAL_KEYS | {key.lower() for key in options.credential_keys},
         random=os.urandom,

@@ -119,6 +119,10 @@ class Knowledge:
             for known in self._known.values():
                 known.view = None
 
+    def renew(self) -> None:
+        """Begin anew in a forked child: gates and locks may be held by threads that do not exist there."""
+        self._known, self._lock = OrderedDict(), threading.Lock()
+
     def _trim(self) -> None:
         """Drop what was used longest ago until the rest is within the limit; writers at work keep theirs."""
         size = sum(known.view.size for known in self._known.values() if known.view)

@@ -77,6 +77,10 @@ class Runs:
         self._runs: OrderedDict[int, Run] = OrderedDict()
         self._lock = threading.Lock()
 
+    def renew(self) -> None:
+        """Begin anew in a forked child: a thread that does not exist there may hold the lock."""
+        self._lock = threading.Lock()
+
     def of(self, config: Mapping[str, Any]) -> Run | None:
         """The run of a call; None for direct calls and the state API."""
         control = control_of(config["configurable"])

@@ -1,11 +1,14 @@
-"""A lock that threads and tasks of any loop may wait for alike, first come first served."""
+"""A lock that threads and tasks of any loop may wait for alike, first come first served; and locks across forks."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 
 class HybridGate:
@@ -104,3 +107,28 @@ def _in_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+class Renewable(Protocol):
+    """Something with a lock."""
+
+    def renew(self) -> None:
+        """Begin anew in a forked child, where no other thread lives to release what it held."""
+        ...
+
+
+_renewable: weakref.WeakSet[Renewable] = weakref.WeakSet()
+
+
+def renew_after_fork(*things: Renewable) -> None:
+    """Renew these in every child that is forked from here on."""
+    _renewable.update(things)
+
+
+def _renew() -> None:
+    for thing in list(_renewable):
+        thing.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)

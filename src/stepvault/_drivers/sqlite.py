@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from stepvault._core.plan import Batch, Mode, Op, Stmt, run
+from stepvault._drivers.gate import renew_after_fork
 from stepvault._drivers.sqlite_errors import translated
 from stepvault._drivers.worker import Worker
 from stepvault.errors import ConfigurationError, StorageUnavailableError
@@ -54,6 +55,7 @@ class SqliteDriver:
         self._pid = os.getpid()
         self._close_later: weakref.finalize[Any, Any] | None = None
         self._worker: Worker | None = None
+        renew_after_fork(self)
 
     # -- connection
 
@@ -67,11 +69,21 @@ class SqliteDriver:
             if self._closed:
                 raise StorageUnavailableError("This saver or store is closed; open a new one.")
             with translated(self.path):
-                self._connection = self._given or self._open()
-                self._cursor = _cursor(self._connection)
-                self._prepare(self._connection)
-                self._file = _identity(self.path) if self._given is None else None
+                self._connect()
+        assert self._connection is not None
         return self._connection
+
+    def _connect(self) -> None:
+        """Open and prepare a connection; one that cannot be prepared is not kept."""
+        connection = self._given or self._open()
+        try:
+            self._prepare(connection)
+        except BaseException:
+            if self._close_later is not None:
+                self._close_later()
+            raise
+        self._connection, self._cursor = connection, _cursor(connection)
+        self._file = _identity(self.path) if self._given is None else None
 
     def _reopen(self) -> None:
         """Another file stands at our path (a restored copy): let go of the one that was there."""
@@ -120,8 +132,11 @@ class SqliteDriver:
             self._close_later.detach()
             _forked.append(self._connection)  # closing it here would drop the parent's locks
         self._connection, self._worker = None, None
-        self.lock = threading.RLock()
         self._pid = os.getpid()
+
+    def renew(self) -> None:
+        """In a forked child: a lock that another thread held has nobody to release it."""
+        self.lock = threading.RLock()
 
     def close(self) -> None:
         """Close what this driver opened; a given connection stays open."""
@@ -164,10 +179,10 @@ class SqliteDriver:
         return run(op, self)
 
     def execute(self, batch: Batch) -> list[Any]:
-        """Run a batch in one transaction."""
+        """Run a batch in one transaction; one that only reads waits for no writer."""
         if batch.outside:
             return self._outside(batch)
-        with self.session("write", durable=batch.durable) as session:
+        with self.session("read" if _reads(batch) else "write", durable=batch.durable) as session:
             return session.execute(batch)
 
     @contextmanager
@@ -237,6 +252,10 @@ class _Session:
     @contextmanager
     def session(self, mode: Mode) -> Iterator[_Session]:
         yield self
+
+
+def _reads(batch: Batch) -> bool:
+    return all(isinstance(statement, Stmt) and statement.sql.startswith("SELECT") for statement in batch.statements)
 
 
 def _cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
