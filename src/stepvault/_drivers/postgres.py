@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
@@ -20,6 +22,7 @@ from stepvault._drivers.postgres_watch import Watch
 T = TypeVar("T")
 
 _REPEATS = 4
+_ROLLED_BACK_REPEATS = 20
 # Of this transaction alone; a stronger setting stays.
 _DURABLE: LiteralString = (
     "SELECT set_config('synchronous_commit', 'on', true) "
@@ -74,14 +77,15 @@ class _Manners:
         self.watch = watch
         self.prepare: bool | None = None  # None: as the connection says
 
-    def repeats(self, exc: Error, batch: Batch, attempt: int) -> bool:
-        """Whether to run a failed batch again, outside of any transaction of the caller."""
-        if attempt >= _REPEATS:
-            return False
+    def pause(self, exc: Error, batch: Batch, attempt: int) -> float | None:
+        """Seconds after which to run a failed batch again; None: not at all."""
+        if exc.sqlstate in ROLLED_BACK:  # whoever was first is done soon; a role may have asked for serializable
+            return random.random() * 0.01 * attempt if attempt <= _ROLLED_BACK_REPEATS else None
         if exc.sqlstate in UNPREPARED:
             self.prepare = False
-            return True
-        return exc.sqlstate in ROLLED_BACK or (batch.retry and was_lost(exc))
+        elif not (batch.retry and was_lost(exc)):
+            return None
+        return 0.0 if attempt <= _REPEATS else None
 
 
 class ThreadHalf:
@@ -105,8 +109,10 @@ class ThreadHalf:
                         return session.execute(batch)
             except Error as exc:
                 attempt += 1
-                if not (ours and self._manners.repeats(exc, batch, attempt)):
+                pause = self._manners.pause(exc, batch, attempt) if ours else None
+                if pause is None:
                     raise error_of(exc, self._manners.where) from exc
+                time.sleep(pause)
 
     @contextmanager
     def session(self, mode: Mode) -> Iterator[_Session]:
@@ -206,8 +212,10 @@ class TaskHalf:
                         return await session.execute(batch)
             except Error as exc:
                 attempt += 1
-                if not (ours and self._manners.repeats(exc, batch, attempt)):
+                pause = self._manners.pause(exc, batch, attempt) if ours else None
+                if pause is None:
                     raise error_of(exc, self._manners.where) from exc
+                await asyncio.sleep(pause)
 
     @asynccontextmanager
     async def session(self, mode: Mode) -> AsyncIterator[_AsyncSession]:
