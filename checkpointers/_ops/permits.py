@@ -31,7 +31,7 @@ def may_write(scope: Scope, at: Address, view: View | None) -> Op[None]:
     state = view.state if view else State()
     if at.lease is not None or state.lease is not None:
         yield from _check_lease(scope, at, view, state)
-    if at.run is not None and not at.ns and at.key in at.run.heads and at.run.heads[at.key] != state.run_head:
+    if at.run is not None and not at.ns and at.run.was_overtaken(at.key, state.run_head):
         _head_moved(scope, at, state)
 
 

@@ -51,6 +51,11 @@ class Run:
     entered: set[bytes] = field(default_factory=set)  # namespaces of subgraphs in which a replay has begun
     loaded: dict[ThreadKey, bytes | None] = field(default_factory=dict)
     heads: dict[ThreadKey, bytes | None] = field(default_factory=dict)
+    putting: dict[ThreadKey, bytes] = field(default_factory=dict)  # its newest put, which may be stored unheard of
+
+    def was_overtaken(self, key: ThreadKey, run_head: bytes | None) -> bool:
+        """Whether the newest root checkpoint of a run is neither what this run started from nor its own."""
+        return key in self.heads and run_head not in (self.heads[key], self.putting.get(key))
     former: dict[str, Former] = field(default_factory=dict)
     spaces: dict[str, str] = field(default_factory=dict)
 
