@@ -56,13 +56,18 @@ class Erasure:
             Items(store, subject_patterns), self._append if self._journal is not None else None, issuer, hooks or {}
         )
 
-    def plan(self, subject: str) -> ErasurePlan:
-        """What an erasure of this person would touch; changes nothing."""
-        return self._saver._run(planning.plan(self._saver._scope, subject, self._eraser.items))
+    def plan(self, subject: str, *, derived: bool = False) -> ErasurePlan:
+        """What an erasure of this person would touch; changes nothing.
 
-    async def aplan(self, subject: str) -> ErasurePlan:
+        Args:
+            subject: The person.
+            derived: Also look through the whole store for items elsewhere that runs of their threads wrote.
+        """
+        return self._saver._run(planning.plan(self._saver._scope, subject, self._eraser.items, derived=derived))
+
+    async def aplan(self, subject: str, *, derived: bool = False) -> ErasurePlan:
         """Async version of `plan`."""
-        return await self._saver._arun(planning.plan(self._saver._scope, subject, self._eraser.items))
+        return await self._saver._arun(planning.plan(self._saver._scope, subject, self._eraser.items, derived=derived))
 
     def erase(
         self,

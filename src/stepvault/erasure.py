@@ -39,6 +39,8 @@ class ErasurePlan:
         unattributed_namespaces: Namespaces that fit no pattern; None without `subject_patterns`, when any may.
         held: The reason of a hold, if one stops the erasure.
         hash: Identifies this plan; `erase(plan=plan)` refuses if the data changed since.
+        derived: Namespaces of others with items that runs of these threads wrote, with their number; only with
+            `plan(subject, derived=True)`. An erasure does not touch them: look whether they are about the person.
     """
 
     subject: str
@@ -50,6 +52,7 @@ class ErasurePlan:
     unattributed_namespaces: int | None
     held: str | None
     hash: str
+    derived: dict[tuple[str, ...], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

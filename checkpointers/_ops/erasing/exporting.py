@@ -8,6 +8,7 @@ from typing import Any
 
 import ormsgpack
 from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.store.base import Item
 
 from stepvault._core.ids import id_of, text_of
 from stepvault._core.knowledge import ThreadKey
@@ -50,7 +51,7 @@ def begin(scope: Scope, subject: str) -> Op[tuple[Progress, list[str]]]:
 def page(scope: Scope, at: Progress, items: Items, ids: Collection[str]) -> Op[tuple[list[Line], Progress | None]]:
     """Some lines, and where to go on."""
     if at.thread is not None:
-        return (yield from _thread(scope, at, at.thread))
+        return (yield from _thread(scope, at, at.thread, items))
     if at.marks:
         return (yield from (_decisions if at.decisions else _next_thread)(scope, at))
     if at.namespaces is None:
@@ -59,11 +60,7 @@ def page(scope: Scope, at: Progress, items: Items, ids: Collection[str]) -> Op[t
     if not at.namespaces:
         return [], None
     page, following = yield from items.page(at.namespaces[0], at.offset)
-    lines = [
-        {"kind": "item", "namespace": list(item.namespace), "key": item.key, "value": plain(item.value),
-         "created_at": item.created_at.isoformat(), "updated_at": item.updated_at.isoformat()}
-        for item in page
-    ]  # fmt: skip
+    lines = [_item(item) for item in page]
     if following is not None:
         return lines, replace(at, offset=following)
     return lines, replace(at, namespaces=at.namespaces[1:], offset=0)
@@ -95,16 +92,33 @@ def _decision(doc: Doc) -> Line:
     return {"kind": "decision", "thread_id": text_of(thread), "interrupt_id": interrupt_id}
 
 
-def _thread(scope: Scope, at: Progress, key: ThreadKey) -> Op[tuple[list[Line], Progress]]:
+def _thread(scope: Scope, at: Progress, key: ThreadKey, items: Items) -> Op[tuple[list[Line], Progress]]:
     assert at.listing is not None
     if at.listing.query is None:
-        return [], replace(at, thread=None, listing=None)
+        return (yield from _memory(key, items)), replace(at, thread=None, listing=None)
     try:
         found, rest = yield from listing.page(scope, at.listing)
     except PayloadError:
         lines = yield from _one_by_one(scope, at, key)
-        return lines, replace(at, thread=None, listing=None)
+        return lines, replace(at, listing=replace(at.listing, query=None))
     return [_checkpoint(key, entry, at.shared) for entry in found], replace(at, listing=rest)
+
+
+def _memory(key: ThreadKey, items: Items) -> Op[list[Line]]:
+    """A thread's own memory."""
+    namespace, lines = items.scope_of(text_of(key.thread)), list[Line]()
+    following: int | None = 0
+    while namespace is not None and following is not None:
+        page, following = yield from items.page(namespace, following, below=True)
+        lines += map(_item, page)
+    return lines
+
+
+def _item(item: Item) -> Line:
+    return {
+        "kind": "item", "namespace": list(item.namespace), "key": item.key, "value": plain(item.value),
+        "created_at": item.created_at.isoformat(), "updated_at": item.updated_at.isoformat(),
+    }  # fmt: skip
 
 
 def _one_by_one(scope: Scope, at: Progress, key: ThreadKey) -> Op[list[Line]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from langgraph.store.base import BaseStore
@@ -56,10 +56,10 @@ class Items:
                     break
         return deleted
 
-    def page(self, namespace: tuple[str, ...], at: int) -> Op[tuple[list[Any], int | None]]:
-        """Some items of one namespace itself, and where the next page starts."""
+    def page(self, namespace: tuple[str, ...], at: int, *, below: bool = False) -> Op[tuple[list[Any], int | None]]:
+        """Some items of one namespace itself, or of those below too, and where the next page starts."""
         page = yield from self._search(namespace, at)
-        own = [item for item in page if tuple(item.namespace) == namespace]
+        own = page if below else [item for item in page if tuple(item.namespace) == namespace]
         return own, at + len(page) if len(page) == _PAGE else None
 
     def namespaces(self, theirs: Theirs) -> Op[list[tuple[str, ...]]]:
@@ -69,6 +69,34 @@ class Items:
         while self.store is not None:
             page = yield from self._call("list_namespaces", limit=_PAGE, offset=at)
             found += [tuple(namespace) for namespace in page if self._is_theirs(tuple(namespace), theirs)]
+            at += len(page)
+            if len(page) < _PAGE:
+                break
+        return found
+
+    def scope_of(self, thread_id: str) -> tuple[str, ...] | None:
+        """The namespace of a thread's own memory; None where the store has no such thing."""
+        scope = getattr(self.store, "thread_scope", None)
+        return tuple(scope(thread_id)) if scope is not None else None
+
+    def delete_scope(self, thread_id: str) -> Op[int]:
+        """Delete a thread's own memory; how many items there were."""
+        namespace = self.scope_of(thread_id)
+        if namespace is None:
+            return 0
+        removed = yield from self._call("delete_namespace", namespace)
+        return int(removed.items)
+
+    def derived(self, threads: Collection[str], theirs: Theirs) -> Op[dict[tuple[str, ...], int]]:
+        """Items elsewhere that runs of these threads wrote, by namespace. Looks through the whole store."""
+        found: dict[tuple[str, ...], int] = {}
+        at = 0
+        while self.store is not None:
+            page = yield from self._search((), at)
+            for item in page:
+                source, namespace = getattr(item, "source", None), tuple(item.namespace)
+                if source is not None and source.thread_id in threads and not self._is_theirs(namespace, theirs):
+                    found[namespace] = found.get(namespace, 0) + 1
             at += len(page)
             if len(page) < _PAGE:
                 break

@@ -30,7 +30,7 @@ class _Threads(NamedTuple):
     nobodys: int
 
 
-def plan(scope: Scope, subject: str, items: Items) -> Op[ErasurePlan]:
+def plan(scope: Scope, subject: str, items: Items, *, derived: bool = False) -> Op[ErasurePlan]:
     """Everything of a person that an erasure would touch."""
     ids = yield from people.ids_of(scope, subject)
     marks = {token(scope, name) for name in ids}
@@ -47,8 +47,12 @@ def plan(scope: Scope, subject: str, items: Items) -> Op[ErasurePlan]:
     digest = hashlib.sha256(json.dumps([sorted(ids), content], sort_keys=True).encode()).hexdigest()
     other = yield from items.unattributed()
     held = yield from hold_of(scope, list(marks))
+    written = None
+    if derived:
+        mine = {thread.thread_id for thread in threads.theirs}
+        written = yield from items.derived(mine, lambda name: name in ids)
     return ErasurePlan(
-        subject, ids, threads.theirs, namespaces, decisions, threads.nobodys, other, held, digest
+        subject, ids, threads.theirs, namespaces, decisions, threads.nobodys, other, held, digest, written
     )  # fmt: skip
 
 

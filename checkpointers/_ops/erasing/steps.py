@@ -9,7 +9,7 @@ from typing import Any
 
 import ormsgpack
 
-from stepvault._core.ids import new_uid
+from stepvault._core.ids import new_uid, text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Call, Op
 from stepvault._core.rows import DocChange, Elements, Guard, Note
@@ -129,9 +129,9 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
             hints = yield from _hints(scope, mark)
             if not hints:
                 break
-            counts = {"threads": 0, "checkpoints": 0, "shared": 0}
+            counts = {"threads": 0, "checkpoints": 0, "shared": 0, "items": 0}
             for key in hints.values():
-                for name, count in (yield from _delete_thread(scope, current, mark, key)).items():
+                for name, count in (yield from _delete_thread(scope, eraser, current, mark, key)).items():
                     counts[name] += count
             gone = [DocChange(place, None, b"") for place in hints]
             yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), gone)
@@ -165,8 +165,9 @@ def _count(scope: Scope, eraser: Eraser, current: Request, more: dict[str, int])
         eraser.progress((yield from requests.change(scope, current.id, alter)))
 
 
-def _delete_thread(scope: Scope, current: Request, mark: bytes, key: ThreadKey) -> Op[dict[str, int]]:
-    """Remove a thread, or the person from a shared one; close one that is about to be made."""
+def _delete_thread(scope: Scope, eraser: Eraser, current: Request, mark: bytes, key: ThreadKey) -> Op[dict[str, int]]:
+    """Remove a thread and its memory, or the person from a shared one; close one that is about to be made."""
+    items = 0
     while True:
         loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
         if loaded.thread is None:
@@ -180,9 +181,10 @@ def _delete_thread(scope: Scope, current: Request, mark: bytes, key: ThreadKey) 
             if (yield from _unlink(scope, current, key, loaded.thread, state)):
                 return {"shared": 1}
             continue
+        items += yield from eraser.items.delete_scope(text_of(key.thread))
         removed = yield from keeping.delete(scope, key, loaded.thread.rev)
         if removed is not None:
-            return {"threads": 1, "checkpoints": removed}
+            return {"threads": 1, "checkpoints": removed, "items": items}
 
 
 def _fence(scope: Scope, current: Request, key: ThreadKey) -> Op[bool]:

@@ -1,0 +1,51 @@
+"""A person in the threads and the memory of one vault, over each backend's own store."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.base import BaseStore
+
+from stepvault import Vault
+from tests.contract.building import config
+from tests.contract.matrix import Database, RedisClusterDatabase, SqliteDatabase, matrix
+
+SETTINGS = [param for param in matrix(("sync", "async")) if param.values[0][0] is not RedisClusterDatabase]
+
+
+def remember(state: MessagesState, *, store: BaseStore) -> Any:
+    store.put(("teams", "blue"), "news", {"text": "somebody wrote"})
+    return {"messages": [("ai", "x")]}
+
+
+@pytest.mark.parametrize("database", SETTINGS, indirect=True)
+async def test_threads_memory_and_what_came_of_them(database: Database) -> None:
+    prefix = "sqlite:///" if isinstance(database, SqliteDatabase) else ""
+    with Vault.open(f"{prefix}{database.url}", **database.options) as vault:
+        vault.setup()
+        graph = StateGraph(MessagesState).add_node("n", remember).add_edge(START, "n")
+        graph.compile(checkpointer=vault.checkpointer, store=vault.store).invoke(
+            {"messages": []}, config("hers", user_id="ann")
+        )
+        vault.store.put(("users", "ann"), "k", {"likes": "tea"})
+        vault.store.put(("users", "ann-2"), "k", {"likes": "rain"})
+        vault.store.put((*vault.store.thread_scope("hers"), "notes"), "k", {"of": "the thread"})
+        plan = vault.erasure.plan("ann", derived=True)
+        assert plan.namespaces == {("users", "ann"): 1}
+        assert plan.derived is not None
+        assert plan.derived[("teams", "blue")] == 1
+        out = io.StringIO()
+        vault.erasure.export("ann", out)
+        values = [line.get("value") for line in map(json.loads, out.getvalue().splitlines())]
+        assert {"likes": "tea"} in values
+        assert {"of": "the thread"} in values
+
+        request = vault.erasure.erase("ann", plan=plan)
+        assert request.counts["threads"] == 1
+        assert request.counts["items"] == 2
+        assert {tuple(item.namespace) for item in vault.store.search(())} == {("users", "ann-2"), ("teams", "blue")}
+        assert vault.erasure.plan("ann", derived=True).derived == {}
