@@ -102,7 +102,8 @@ def _once(
 ) -> Op[T | None]:
     view = known.view
     expected = at.run.loaded.get(at.key) if at.run else None
-    if view is None or needs(view) or (expected and view.uid != expected):
+    doubtful = view is not None and check and permits.is_doubtful(at, view)
+    if view is None or doubtful or needs(view) or (expected and view.uid != expected):
         loaded, _, view = yield from read(scope, known, at.key, at.ns, base, writer=True)
         if view is not None:
             for row in loaded.checkpoints:

@@ -35,6 +35,14 @@ def may_write(scope: Scope, at: Address, view: View | None) -> Op[None]:
         _head_moved(scope, at, state)
 
 
+def is_doubtful(at: Address, view: View) -> bool:
+    """Whether a view speaks against a write: it may be older than what this process has stored, so read it again."""
+    lease = view.state.lease
+    if (at.lease or lease) and (lease is None or lease.token != at.lease):
+        return True
+    return at.run is not None and not at.ns and at.run.was_overtaken(at.key, view.state.run_head)
+
+
 def _check_lease(scope: Scope, at: Address, view: View | None, state: State) -> Op[None]:
     lease = state.lease
     if at.lease is not None:
