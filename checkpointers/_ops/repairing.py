@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple
 
 from stepvault._core.chunks import unpack_row
@@ -47,7 +48,9 @@ def repair(scope: Scope, thread_id: Any, to: str, fresh: str) -> Op[str]:
     checkpoint_id = fresh if head is None or id_key("checkpoint_id", fresh) > head else _after(id_of(head))
     checkpoint = cast(Checkpoint, {**found.checkpoint, "id": checkpoint_id})
     at = Address(key, b"", parent, None)
-    config = config_of(key, b"", id_of(parent)) if parent else {"configurable": {"thread_id": text_of(key.thread)}}
+    config: RunnableConfig = {"configurable": {"thread_id": text_of(key.thread)}}
+    if parent is not None:
+        config = config_of(key, b"", id_of(parent))
     yield from put(scope, at, config, checkpoint, _metadata(found, to), checkpoint["channel_versions"])
     return checkpoint_id
 

@@ -67,6 +67,9 @@ class VerifyReport:
         )
 
     def __str__(self) -> str:
-        found = f"{len(self.problems)} problems" if self.problems else "no problems"
-        lines = [f"{self.threads} threads, {self.checkpoints} checkpoints: {found}", *map(str, self.problems)]
-        return "\n".join(lines)
+        counts = f"{_count(self.threads, 'thread')}, {_count(self.checkpoints, 'checkpoint')}"
+        return "\n".join((f"{counts}: {_count(len(self.problems), 'problem')}", *map(str, self.problems)))
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number or 'no'} {name}{'' if number == 1 else 's'}"

@@ -20,10 +20,11 @@ _PREVIOUS, _START, _END = "__previous__", "__start__", "__end__"
 def begin(run: Run, graph: Any, config: RunnableConfig) -> Op[RunnableConfig]:
     """Seed the thread of a config with the messages of a run."""
     saver, channels = graph.checkpointer, graph.channels
+    named = config.get("configurable") or {}
     if not hasattr(saver, "get_tuple"):
         raise ConfigurationError("continue_in needs a graph that was compiled with a checkpointer.")
     if (yield from call(saver, "get_tuple", config)) is not None:
-        raise ConfigurationError(f"Thread {config['configurable']['thread_id']!r} exists; name a new one.")
+        raise ConfigurationError(f"Thread {named.get('thread_id')!r} exists; name a new one.")
     if run.messages_key in channels:
         yield from _update(graph, config, {run.messages_key: run.to_messages()}, _START)
         yield from _update(graph, config, None, _END)  # nothing is to run before the next turn
@@ -48,6 +49,6 @@ def _save(run: Run, saver: Any, config: RunnableConfig) -> Op[None]:
     previous = run.to_messages() if run.saved is None else run.saved
     versions = {_PREVIOUS: saver.get_next_version(None, None)}
     checkpoint = {**empty_checkpoint(), "channel_values": {_PREVIOUS: previous}, "channel_versions": versions}
-    configurable = {"checkpoint_ns": "", **config["configurable"]}
+    configurable = {"checkpoint_ns": "", **(config.get("configurable") or {})}
     metadata = {"source": "update", "step": 0, "parents": {}}
     yield from call(saver, "put", {"configurable": configurable}, checkpoint, metadata, versions)

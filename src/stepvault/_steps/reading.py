@@ -23,12 +23,12 @@ def ancestors(saver: Any, config: RunnableConfig) -> Op[list[str]]:
     """The ids of a root checkpoint (the head if none is named) and its ancestors, oldest first."""
     if hasattr(saver, "ancestors"):
         return (yield from call(saver, "ancestors", config))  # type: ignore[no-any-return]
-    thread_id = config["configurable"]["thread_id"]
-    everything: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+    named = config.get("configurable") or {}
+    everything: RunnableConfig = {"configurable": {"thread_id": named["thread_id"], "checkpoint_ns": ""}}
     parents: dict[str, str | None] = yield Call(
         lambda: dict(map(_link, saver.list(everything))), lambda: _links(saver, everything)
     )
-    at = config["configurable"].get("checkpoint_id") or next(iter(parents), None)
+    at = named.get("checkpoint_id") or next(iter(parents), None)
     found: list[str] = []
     while at is not None and at in parents:
         found.append(at)
@@ -37,8 +37,8 @@ def ancestors(saver: Any, config: RunnableConfig) -> Op[list[str]]:
 
 
 def _link(found: CheckpointTuple) -> tuple[str, str | None]:
-    parent = found.parent_config["configurable"].get("checkpoint_id") if found.parent_config else None
-    return found.checkpoint["id"], parent
+    parent = (found.parent_config or {}).get("configurable") or {}
+    return found.checkpoint["id"], parent.get("checkpoint_id")
 
 
 async def _links(saver: Any, config: RunnableConfig) -> dict[str, str | None]:
