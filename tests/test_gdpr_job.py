@@ -1,4 +1,4 @@
-"""The example of a privacy job, killed after every line it prints: each request is answered once."""
+"""The example of a privacy job, killed again and again, each time a little later: each request is answered once."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_it_survives_being_killed_anywhere(tmp_path: Path) -> None:
     words = [sys.executable, "-W", "error", str(EXAMPLE), "--url", url]
     words += ["--requests", str(requests), "--out", str(out)]
     kills = 0
-    while (status := killed_at_line(kills + 1, words)) < 0:
+    while (status := killed_at_line(2 * kills + 1, words)) < 0:
         kills += 1
-    assert kills >= 5
+    assert kills >= 3
     assert status == 1, "one request is held"
     receipts = [json.loads(path.read_text()) for path in sorted((out / "receipts").glob("*.json"))]
     assert [receipt["number"] for receipt in receipts] == [1, 2]

@@ -120,16 +120,16 @@ class Processes:
         return int(os.read(reader, 100))
 
 
-def main(module: str, name: str, url: str, options: str, kind: str, seed: str) -> None:
+def main(module: str, name: str, url: str, options: str, seed: str) -> None:
     processes, dice = Processes(module, name, url, options), random.Random(seed)
     last = processes.batches()
     for at in range(1, last + 1):
-        tenant = f"{kind} {at} {seed}"
+        tenant = f"{at} {seed}"
         reader, writer = os.pipe()
         late = processes.start(tenant, lambda saver, to=writer: write_on(saver, lambda: os.write(to, b".")))
         os.read(reader, 1)
         points = (at, dice.randint(1, last))
-        workers = [processes.start(tenant, lambda saver: Erasure(saver).erase("ann"), (kind, n)) for n in points]
+        workers = [processes.start(tenant, lambda saver: Erasure(saver).erase("ann"), ("after", n)) for n in points]
         ends = [processes.end(worker) for worker in workers]
         assert set(ends) <= {0, -signal.SIGKILL}, ends
         assert processes.end(processes.start(tenant, resume)) == 0
