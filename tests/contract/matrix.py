@@ -122,8 +122,8 @@ class Database:
         return AsAsync(saver) if self.mode == "sync" else saver
 
     async def close(self) -> None:
-        for saver in self._opened:
-            await self.under_async_names(saver).aclose()
+        while self._opened:
+            await self.under_async_names(self._opened.pop()).aclose()
 
     def content(self) -> bytes:
         """Everything that is stored, as it is stored: to look for what must not be there."""
