@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from importlib.resources import files
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from typing_extensions import LiteralString
 
 from stepvault._core.chunks import ChunkRow
 from stepvault._core.knowledge import ThreadKey
-from stepvault._core.manifest import PAGE, first_of, merge_pages, unpack_pages
+from stepvault._core.manifest import PAGE, first_of, merged_pages, unpack_pages
 from stepvault._core.migrate import migrations_in, pending, statements
 from stepvault._core.plan import Atomic, Batch, Op, Stmt
 from stepvault._core.rows import (
@@ -89,36 +90,41 @@ class SqliteDialect:
     # -- reading
 
     def load(self, key: ThreadKey, ns: bytes, checkpoint: bytes | None, held: Held | None) -> Op[Loaded]:
-        return (yield Atomic(self._load(key, ns, checkpoint, held), "read"))  # type: ignore[no-any-return]
+        loaded, spans = yield from self._load(key, ns, checkpoint, held)
+        if not spans:
+            return loaded
+        return (yield Atomic(self._load_whole(key, ns, checkpoint, held), "read"))  # type: ignore[no-any-return]
 
-    def _load(self, key: ThreadKey, ns: bytes, checkpoint: bytes | None, held: Held | None) -> Op[Loaded]:
+    def _load_whole(self, key: ThreadKey, ns: bytes, checkpoint: bytes | None, held: Held | None) -> Op[Loaded]:
+        loaded, spans = yield from self._load(key, ns, checkpoint, held)
+        if loaded.thread is not None:
+            loaded.chunks = yield from self._chunks(loaded.thread.no, spans)
+        return loaded
+
+    def _load(
+        self, key: ThreadKey, ns: bytes, checkpoint: bytes | None, held: Held | None
+    ) -> Op[tuple[Loaded, list[tuple[int, int]]]]:
+        """What one statement returns, and the page ranges that it did not."""
         args = (*key, ns) if checkpoint is None else (*key, ns, checkpoint)
         (rows,) = yield Batch([Stmt(SQL["head" if checkpoint is None else "checkpoint"], args)])
-        if not rows:
-            return Loaded()
-        row = rows[0]
-        thread = ThreadRow(*row[:4])
-        found = [CheckpointRow(*row[4:])] if row[5] is not None else []
-        target = checkpoint if checkpoint is not None else row[5]
-        writes: list[WriteRow] = []
-        if target is not None:
-            (pending_rows,) = yield Batch([Stmt(SQL["writes"], (thread.no, ns, target))])
-            writes = [WriteRow(*entry) for entry in pending_rows]
-        have = held.pages if held and held.rev == thread.rev else frozenset()
-        chunks = yield from self._chunks(thread.no, (*found, *writes), have)
-        return Loaded(thread, found, writes, chunks)
+        loaded = Loaded()
+        for row in rows:
+            if row[0] is None:
+                loaded.writes.append(WriteRow._make(row[1:9]))
+                continue
+            loaded.thread = ThreadRow._make(row[:4])
+            if row[5] is not None:
+                loaded.checkpoints.append(CheckpointRow._make(row[4:]))
+        have = held.pages if held and loaded.thread and held.rev == loaded.thread.rev else frozenset()
+        return loaded, _missing((*loaded.checkpoints, *loaded.writes), have)
 
-    def _chunks(self, no: int, rows: Sequence[Any], have: Any) -> Op[list[ChunkRow]]:
-        spans = merge_pages(span for row in rows for span in unpack_pages(row.refs))
-        if have:
-            spans = [(page, page) for low, high in spans for page in range(low, high + 1) if page not in have]
-            spans = merge_pages(spans)
+    def _chunks(self, no: int, spans: list[tuple[int, int]]) -> Op[list[ChunkRow]]:
         if not spans:
             return []
         replies = yield Batch(
             [Stmt(SQL["chunks"], (no, first_of(low), first_of(high) + PAGE - 1)) for low, high in spans]
         )
-        return [ChunkRow(*row) for rows in replies for row in rows]
+        return [ChunkRow._make(row) for rows in replies for row in rows]
 
     def page(self, query: Query) -> Op[list[tuple[ThreadKey, Loaded]]]:
         return (yield Atomic(self._page(query), "read"))  # type: ignore[no-any-return]
@@ -135,7 +141,7 @@ class SqliteDialect:
         for no, (_, loaded) in zip(numbers, groups, strict=True):
             replies = yield Batch([Stmt(SQL["writes"], (no, row.ns, row.id)) for row in loaded.checkpoints])
             loaded.writes = [WriteRow(*row) for rows in replies for row in rows]
-            loaded.chunks = yield from self._chunks(no, (*loaded.checkpoints, *loaded.writes), ())
+            loaded.chunks = yield from self._chunks(no, _missing((*loaded.checkpoints, *loaded.writes), frozenset()))
         return groups
 
     def skeleton(self, key: ThreadKey) -> Op[Skeleton | None]:
@@ -290,6 +296,15 @@ class SqliteDialect:
         return cast(int, rows[0][0])
 
 
+def _missing(rows: Sequence[Any], have: AbstractSet[int]) -> list[tuple[int, int]]:
+    """The page ranges of these rows, without the pages at hand."""
+    refs = {row.refs for row in rows}
+    spans = merged_pages(span for packed in refs for span in unpack_pages(packed))
+    if not have:
+        return spans
+    return merged_pages((page, page) for low, high in spans for page in range(low, high + 1) if page not in have)
+
+
 def _notes(guard: Guard, notes: Sequence[Note]) -> list[Stmt]:
     target = _target(guard)
     return [
@@ -343,7 +358,9 @@ def _begin(guard: Guard, elements: Elements) -> list[Stmt]:
 
 def _number(guard: Guard, replies: list[Any]) -> Any:
     """The thread's number, or None if the guard refused."""
-    return replies[0][0][0] if replies[0] else None
+    if not replies[0]:
+        return None
+    return replies[0][0][0] if guard.thread is None else guard.thread.no
 
 
 def _find(query: Query) -> Stmt:

@@ -6,16 +6,27 @@ SELECT no, uid, rev, extents FROM stepvault_thread WHERE tenant = ?1 AND thread 
 -- name: thread_at
 SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2 AND rev = ?3
 
+-- A checkpoint with its thread, then its writes (behind a NULL).
 -- name: head
 SELECT t.no, t.uid, t.rev, t.extents, c.ns, c.id, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
 FROM stepvault_thread t LEFT JOIN stepvault_checkpoint c ON c.t = t.no AND c.ns = ?3
     AND c.id = (SELECT id FROM stepvault_checkpoint WHERE t = t.no AND ns = ?3 ORDER BY id DESC LIMIT 1)
 WHERE t.tenant = ?1 AND t.thread = ?2
+UNION ALL
+SELECT NULL, ns, checkpoint, task, k, run, created_at, refs, body, NULL, NULL, NULL, NULL FROM stepvault_write
+WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2) AND ns = ?3
+    AND checkpoint = (
+        SELECT id FROM stepvault_checkpoint
+        WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2) AND ns = ?3
+        ORDER BY id DESC LIMIT 1)
 
 -- name: checkpoint
 SELECT t.no, t.uid, t.rev, t.extents, c.ns, c.id, c.parent, c.run, c.source, c.step, c.created_at, c.refs, c.body
 FROM stepvault_thread t LEFT JOIN stepvault_checkpoint c ON c.t = t.no AND c.ns = ?3 AND c.id = ?4
 WHERE t.tenant = ?1 AND t.thread = ?2
+UNION ALL
+SELECT NULL, ns, checkpoint, task, k, run, created_at, refs, body, NULL, NULL, NULL, NULL FROM stepvault_write
+WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2) AND ns = ?3 AND checkpoint = ?4
 
 -- name: writes
 SELECT ns, checkpoint, task, k, run, created_at, refs, body FROM stepvault_write
@@ -31,7 +42,6 @@ ON CONFLICT (tenant, thread) DO NOTHING RETURNING no
 
 -- name: advance_thread
 UPDATE stepvault_thread SET rev = ?3, extents = ?4, updated_at = {now} WHERE no = ?1 AND rev = ?2
-RETURNING no
 
 -- name: add_chunk
 INSERT OR REPLACE INTO stepvault_chunk (t, no, n, body)
@@ -59,7 +69,6 @@ VALUES (coalesce(?1, (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thre
 ON CONFLICT (t, ns, checkpoint, task, k) DO UPDATE
     SET run = excluded.run, created_at = excluded.created_at, refs = excluded.refs, body = excluded.body
     WHERE excluded.k < 0
-RETURNING t
 
 -- name: put_note
 INSERT OR REPLACE INTO stepvault_note (t, key, body)

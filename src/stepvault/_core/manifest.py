@@ -36,7 +36,7 @@ class Extents:
 
     def take(self, channel: str) -> int:
         """The next number for an element of `channel`."""
-        slot = xxhash.xxh32_intdigest(channel.encode("utf-8", "surrogatepass")) % _SLOTS
+        slot = _slot_of(channel)
         number, end, size = self.slots.get(slot, (0, 0, 0))
         if number >= end:
             size = min(_LAST_EXTENT, max(_FIRST_EXTENT, 2 * size))
@@ -54,6 +54,11 @@ class Extents:
         """Read `parts`."""
         next_no, *slots = parts
         return cls(next_no, {slot: (number, end, size) for slot, number, end, size in slots})
+
+
+@lru_cache(4096)
+def _slot_of(channel: str) -> int:
+    return xxhash.xxh32_intdigest(channel.encode("utf-8", "surrogatepass")) % _SLOTS
 
 
 def page_of(number: int) -> int:
@@ -126,7 +131,26 @@ _unpack_short = lru_cache(8192)(_unpack_runs)
 
 def pages_of(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Merged inclusive page ranges that hold the runs."""
-    spans = sorted([((first - 1) // PAGE, (first + count - 2) // PAGE) for first, count in runs])
+    return merged_pages({((first - 1) // PAGE, (first + count - 2) // PAGE) for first, count in runs})
+
+
+def pages_in(packed: bytes) -> Sequence[tuple[int, int]]:
+    """The page ranges of packed runs, not merged; not to be changed, as those of `unpack_runs`."""
+    return _pages_in_short(packed) if len(packed) <= _SHORT else _pages_in(packed)
+
+
+def _pages_in(packed: bytes) -> Sequence[tuple[int, int]]:
+    return [((first - 1) // PAGE, (first + count - 2) // PAGE) for first, count in unpack_runs(packed)]
+
+
+_pages_in_short = lru_cache(8192)(_pages_in)
+
+
+def merged_pages(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Merge page ranges."""
+    spans = sorted(spans)
+    if len(spans) < 2:
+        return spans
     merged: list[tuple[int, int]] = []
     for low, high in spans:
         if merged and low <= merged[-1][1] + 1:
@@ -151,8 +175,3 @@ def unpack_pages(packed: bytes | None) -> list[tuple[int, int]]:
         (int.from_bytes(packed[i : i + 4], "big"), int.from_bytes(packed[i + 4 : i + 8], "big"))
         for i in range(0, len(packed), 8)
     ]
-
-
-def merge_pages(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge page ranges of several records."""
-    return pages_of((first_of(low), (high - low + 1) * PAGE) for low, high in spans)

@@ -26,7 +26,8 @@ class Stmt:
     """One SQL statement and its arguments.
 
     `guard=True`: if it returns no row, the whole batch is rolled back, what follows is not run, and the reply ends
-    with this statement's empty result.
+    with this statement's empty result. On SQLite, a statement without `RETURNING` replies one empty row if it changed
+    any.
     `many=True`: `args` is a sequence of argument rows, run one after the other.
     """
 

@@ -13,18 +13,29 @@ Forms are what a checkpoint record holds per channel:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import xxhash
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from stepvault._core.manifest import Extents, Runs, pack_runs, runs_of, unpack_runs
+from stepvault._core.manifest import (
+    Extents,
+    Runs,
+    merged_pages,
+    pack_runs,
+    pages_in,
+    pages_of,
+    runs_of,
+    unpack_runs,
+)
 from stepvault._core.ports import JSONPLUS_FLAG, Port
 from stepvault.errors import StepvaultError, TruncatedError, UnsupportedFormatError, ValueNotSerializableError
 
 INLINE, LIST, DICT, WHOLE, TEXT, BYTES, LIST_BLOCKS, DICT_BLOCKS, NESTED, FOREIGN, DELTA = range(11)
+
+_AROUND = (NESTED, DELTA)
 
 Form: TypeAlias = Any
 T = TypeVar("T")
@@ -204,6 +215,18 @@ class Encoder:
 
     def _runs(self, numbers: list[int]) -> bytes:
         return pack_runs(runs_of(numbers))
+
+
+def pages_under(forms: Iterable[Form]) -> list[tuple[int, int]]:
+    """Merged page ranges of every element that these forms need."""
+    spans: set[tuple[int, int]] = set()
+    for form in forms:
+        if type(form) is list and form[0] != INLINE:
+            if form[0] in _AROUND:
+                spans.update(pages_of(runs_in(form)))
+            else:
+                spans.update(pages_in(form[2]))
+    return merged_pages(spans)
 
 
 def runs_in(form: Form) -> Sequence[tuple[int, int]]:

@@ -7,13 +7,13 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
+from types import TracebackType
 from typing import Any, TypeVar
 
 from stepvault._core.plan import Batch, Mode, Op, Stmt, run
 from stepvault._drivers.gate import renew_after_fork
-from stepvault._drivers.sqlite_errors import translated
+from stepvault._drivers.sqlite_errors import THEIRS, ours, translated
 from stepvault._drivers.worker import Worker
 from stepvault.errors import ConfigurationError, StorageUnavailableError
 
@@ -46,10 +46,10 @@ class SqliteDriver:
         self.lock = threading.RLock()
         self._given = connection
         self._connection: sqlite3.Connection | None = None
-        self._cursor: Any = None  # one for all: no statement is left half read
+        self.cursor: Any = None  # one for all: no statement is left half read
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
-        self._level = 2  # SQLite's own default, FULL
+        self.level = 2  # SQLite's own default, FULL
         self._closed = False
         self._file: tuple[int, int] | None = None
         self._pid = os.getpid()
@@ -63,7 +63,9 @@ class SqliteDriver:
         """The open connection; opens it on first use and anew after a fork."""
         if self._pid != os.getpid():
             self._after_fork()
-        if self._connection is not None and self._file and self._file != _identity(self.path):
+        if self._connection is not None:
+            if self._file is None or self._file == _identity(self.path):
+                return self._connection
             self._reopen()
         if self._connection is None:
             if self._closed:
@@ -82,7 +84,7 @@ class SqliteDriver:
             if self._close_later is not None:
                 self._close_later()
             raise
-        self._connection, self._cursor = connection, _cursor(connection)
+        self._connection, self.cursor = connection, _cursor(connection)
         self._file = _identity(self.path) if self._given is None else None
 
     def _reopen(self) -> None:
@@ -120,7 +122,7 @@ class SqliteDriver:
                 raise
         if self._synchronous or owned:
             cursor.execute(f"PRAGMA synchronous = {(self._synchronous or 'NORMAL').upper()}")
-        self._level = cursor.execute("PRAGMA synchronous").fetchone()[0]
+        self.level = cursor.execute("PRAGMA synchronous").fetchone()[0]
 
     def _after_fork(self) -> None:
         """A connection does not survive a fork: leave the parent's alone and open our own."""
@@ -179,35 +181,15 @@ class SqliteDriver:
         return run(op, self)
 
     def execute(self, batch: Batch) -> list[Any]:
-        """Run a batch in one transaction; one that only reads waits for no writer."""
+        """Run a batch in one transaction; one that only reads waits for no writer, a query alone needs none."""
         if batch.outside:
             return self._outside(batch)
-        with self.session("read" if _reads(batch) else "write", durable=batch.durable) as session:
+        with _Session(self, _mode_of(batch), batch.durable) as session:
             return session.execute(batch)
 
-    @contextmanager
-    def session(self, mode: Mode, *, durable: bool = False) -> Iterator[_Session]:
+    def session(self, mode: Mode) -> _Session:
         """Hold the connection and one transaction; a refused or failed batch takes back what came before it."""
-        with self.lock, translated(self.path):
-            connection = self.connection()
-            session = _Session(self._cursor)
-            nested = connection.in_transaction  # its owner's transaction: theirs to keep, ours to commit
-            if durable and not nested:
-                session.cursor.execute("PRAGMA synchronous = FULL")
-            begin = "SAVEPOINT stepvault" if nested else "BEGIN IMMEDIATE" if mode == "write" else "BEGIN"
-            session.cursor.execute(begin)
-            try:
-                yield session
-                if session.refused:
-                    _roll_back(session.cursor, nested)
-                else:
-                    session.cursor.execute("COMMIT")
-            except BaseException:
-                _roll_back(session.cursor, nested)
-                raise
-            finally:
-                if durable and not nested:
-                    session.cursor.execute(f"PRAGMA synchronous = {self._level}")
+        return _Session(self, mode)
 
     # -- async
 
@@ -221,13 +203,68 @@ class SqliteDriver:
 
 
 class _Session:
-    """One transaction."""
+    """One transaction, from entering it to leaving it; `mode` None: none but the one every statement has by itself."""
 
-    __slots__ = ("cursor", "refused")
+    __slots__ = ("_driver", "_durable", "_ending", "_lock", "_mode", "_nested", "cursor", "refused")
 
-    def __init__(self, cursor: sqlite3.Cursor) -> None:
-        self.cursor = cursor
+    def __init__(self, driver: SqliteDriver, mode: Mode | None, durable: bool = False) -> None:
+        self._driver = driver
+        self._lock = driver.lock  # a fork renews that of the driver
+        self._mode = mode
+        self._durable = durable
+        self._nested = False
+        self._ending = True
+        self.cursor: Any = None
         self.refused = False
+
+    def __enter__(self) -> _Session:
+        driver = self._driver
+        self._lock.acquire()
+        try:
+            connection = driver.connection()
+            self.cursor = driver.cursor
+            if connection.in_transaction:  # its owner's: theirs to keep, ours to commit
+                self._nested = True
+                self.cursor.execute("SAVEPOINT stepvault")
+            elif self._mode is None:
+                self._ending = False
+            else:
+                if self._durable:
+                    self.cursor.execute("PRAGMA synchronous = FULL")
+                self.cursor.execute("BEGIN IMMEDIATE" if self._mode == "write" else "BEGIN")
+        except BaseException as exc:
+            self._leave()
+            if isinstance(exc, THEIRS):
+                raise ours(exc, driver.path) from exc
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        try:
+            if not self._ending:
+                pass
+            elif exc is not None or self.refused:
+                _roll_back(self.cursor, self._nested)
+            else:
+                try:
+                    self.cursor.execute("COMMIT")
+                except BaseException as failed:
+                    _roll_back(self.cursor, self._nested)
+                    exc = failed
+                    if not isinstance(failed, THEIRS):
+                        raise
+        finally:
+            self._leave()
+        if isinstance(exc, THEIRS):
+            raise ours(exc, self._driver.path) from exc
+
+    def _leave(self) -> None:
+        driver = self._driver
+        try:
+            if self._durable and self.cursor is not None and not self._nested:
+                self.cursor.execute(f"PRAGMA synchronous = {driver.level}")
+        finally:
+            self._lock.release()
 
     def run(self, op: Op[T]) -> T:
         return run(op, self)
@@ -236,26 +273,29 @@ class _Session:
         replies: list[Any] = []
         cursor = self.cursor
         for statement in batch.statements:
-            assert isinstance(statement, Stmt)
+            assert type(statement) is Stmt
             if statement.many:
                 cursor.executemany(statement.sql, statement.args)
                 replies.append([])
                 continue
             cursor.execute(statement.sql, statement.args)
-            rows = cursor.fetchall() if cursor.description else []
+            rows = cursor.fetchall() if cursor.description is not None else [()] * (cursor.rowcount > 0)
             replies.append(rows)
             if statement.guard and not rows:
                 self.refused = True
                 break
         return replies
 
-    @contextmanager
-    def session(self, mode: Mode) -> Iterator[_Session]:
-        yield self
+    def session(self, mode: Mode) -> nullcontext[_Session]:
+        return nullcontext(self)
 
 
-def _reads(batch: Batch) -> bool:
-    return all(isinstance(statement, Stmt) and statement.sql.startswith("SELECT") for statement in batch.statements)
+def _mode_of(batch: Batch) -> Mode | None:
+    for statement in batch.statements:
+        assert isinstance(statement, Stmt)
+        if not statement.sql.startswith("SELECT"):
+            return "write"
+    return None if len(batch.statements) == 1 else "read"
 
 
 def _cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:

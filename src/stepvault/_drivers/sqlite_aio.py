@@ -92,6 +92,8 @@ class _Session:
                 continue
             cursor = await self._connection.execute(statement.sql, statement.args)
             rows = [tuple(row) for row in await cursor.fetchall()]
+            if cursor.description is None and cursor.rowcount > 0:
+                rows = [()]
             await cursor.close()
             replies.append(rows)
             if statement.guard and not rows:

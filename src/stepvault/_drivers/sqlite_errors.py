@@ -39,16 +39,21 @@ _BY_MESSAGE = (
 )
 
 
+THEIRS = (sqlite3.Error, sqlite3.Warning, OverflowError)
+
+
 @contextmanager
 def translated(path: str | None) -> Iterator[None]:
     """Raise ours for sqlite3's errors."""
     try:
         yield
-    except (sqlite3.Error, sqlite3.Warning, OverflowError) as exc:
-        raise _error(exc, path or "the given connection") from exc
+    except THEIRS as exc:
+        raise ours(exc, path) from exc
 
 
-def _error(exc: Exception, where: str) -> Exception:
+def ours(exc: Exception, path: str | None) -> Exception:
+    """Our error for one of `THEIRS`."""
+    where = path or "the given connection"
     code = (getattr(exc, "sqlite_errorcode", None) or 0) & 0xFF
     text = str(exc)
     code = code if code > 1 else next((known for part, known in _BY_MESSAGE if part in text), 0)
