@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -123,6 +124,7 @@ class UrlPool:
                 options = self._options
                 pool = ConnectionPool(options.conninfo(), **options.pool_arguments(direct))
                 pool.open()
+                _await_first(pool, min(1.0, options.pool_timeout))
                 self._pool = pool
             return self._pool
 
@@ -138,6 +140,13 @@ class UrlPool:
         pool, self._pool = self._pool, None
         if pool is not None and self._pid == os.getpid():
             pool.close()
+
+
+def _await_first(pool: ConnectionPool[Any], seconds: float) -> None:
+    """Wait for the first connection: a caller that finds none makes the pool grow, and its callers then alternate."""
+    end = time.monotonic() + seconds
+    while pool.min_size and not pool.get_stats()["pool_available"] and time.monotonic() < end:
+        time.sleep(0.002)
 
 
 class UrlPools:
