@@ -112,9 +112,12 @@ class Scope:
         return Decoder(self.port, self.native, elements)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Address:
-    """What a config names: a thread, a namespace, maybe a checkpoint, maybe the run that asks."""
+    """What a config names: a thread, a namespace, maybe a checkpoint, maybe the run that asks.
+
+    Nothing changes one; see `plan` for why it is not frozen.
+    """
 
     key: ThreadKey
     ns: bytes
@@ -163,10 +166,12 @@ def _subjects(configurable: Mapping[str, Any], keys: Sequence[str]) -> tuple[str
     found: list[str] = []
     for key in keys:
         value = configurable.get(key)
+        if value is None:
+            continue
         for subject in value if isinstance(value, (list, tuple, set, frozenset)) else (value,):
             if isinstance(subject, (str, int)) and not isinstance(subject, bool) and subject != "":
                 found.append(str(subject))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found)) if found else ()
 
 
 def config_of(key: ThreadKey, ns: bytes, checkpoint_id: str) -> RunnableConfig:

@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 
 from stepvault._core.ids import LIMITS, check_names, id_key, text_key
 from stepvault._core.knowledge import View
-from stepvault._core.manifest import pack_pages, pages_of
+from stepvault._core.manifest import pack_pages
 from stepvault._core.metadata import collect, tokens
 from stepvault._core.plan import Op
 from stepvault._core.record import Record, encode_record, rest_of, typed_form
@@ -28,6 +28,7 @@ from stepvault.checkpointers._ops.inbox.upkeep import on_checkpoint
 from stepvault.checkpointers._ops.subjects import joined
 
 _INPUT = "__start__"
+_TEXT = frozenset((str,))
 
 
 def put(
@@ -49,7 +50,8 @@ def put(
     at = evolution.stored_at(at, (yield from evolution.stored_space(scope, at)))
     known = scope.core.knowledge.of(at.key)
     inherits = _inherits(checkpoint, new_versions)
-    size = sum(_weight(value) for channel, value in checkpoint["channel_values"].items() if channel in new_versions)
+    values = checkpoint["channel_values"]
+    size = sum(_weight(values[channel]) for channel in new_versions if channel in values)
 
     def needs(view: View) -> bool:
         return inherits and at.checkpoint is not None and (at.ns, at.checkpoint) not in view.records
@@ -65,7 +67,7 @@ def put(
         state = _moved(state, encoder, at, checkpoint_id, trims=scope.core.retention is not None)
         guard = guard_for(scope, at, view, state)
         body = scope.core.codec.pack(encode_record(record), record=True)
-        refs = pack_pages(pages_of(record.runs()))
+        refs = pack_pages(record.pages())
         row = CheckpointRow(at.ns, checkpoint_id, at.checkpoint, *_routing(at, kept), None, refs, body)
         elements = elements_for(scope, view, encoder)
         if at.run is not None and not at.ns:
@@ -109,8 +111,9 @@ def record_of(
     parent = evolution.lender(scope, at, parent)
     for channel, version in versions.items():
         if channel not in new_versions and parent is not None and parent.versions.get(channel) == version:
-            if channel in parent.forms:
-                record.forms[channel] = encoder.promoted(channel, parent.forms[channel])
+            form = parent.forms.get(channel, record)
+            if form is not record:
+                record.forms[channel] = encoder.promoted(channel, form) if type(form) is bytes else form
         elif channel == _INPUT and channel in values:
             record.forms[channel] = encoder.nested(channel, values[channel])
         elif channel in values:
@@ -122,6 +125,11 @@ def record_of(
 
 def _check(checkpoint: Checkpoint) -> None:
     """Refuse names that are no text."""
+    kinds = {*map(type, checkpoint["channel_values"]), *map(type, checkpoint["channel_versions"])}
+    kinds.update(map(type, checkpoint.get("updated_channels") or ()), map(type, checkpoint["versions_seen"]))
+    kinds.update(*(map(type, seen) for seen in checkpoint["versions_seen"].values()))
+    if kinds <= _TEXT:
+        return
     check_names("A channel", checkpoint["channel_values"])
     check_names("A channel", checkpoint["channel_versions"])
     check_names("A channel", checkpoint.get("updated_channels") or ())
@@ -149,8 +157,8 @@ def _weight(value: Any) -> int:
 
 def _inherits(checkpoint: Checkpoint, new_versions: ChannelVersions) -> bool:
     """Whether a channel is neither new nor given: its value is the parent's."""
-    values = checkpoint["channel_values"]
-    return any(channel not in new_versions and channel not in values for channel in checkpoint["channel_versions"])
+    missing = checkpoint["channel_versions"].keys() - checkpoint["channel_values"].keys()
+    return not missing <= new_versions.keys()
 
 
 def _routing(at: Address, metadata: Mapping[str, Any]) -> tuple[bytes | None, bytes | None, int | None]:

@@ -12,12 +12,12 @@ from langgraph.checkpoint.serde.types import ERROR, RESUME
 from stepvault._core.codec import unpack
 from stepvault._core.ids import check_names, id_key
 from stepvault._core.knowledge import Known, View
-from stepvault._core.manifest import pack_pages, pages_of
+from stepvault._core.manifest import pack_pages
 from stepvault._core.plan import Op
 from stepvault._core.record import Write, decode_writes, encode_writes
 from stepvault._core.rows import Elements, WriteRow
 from stepvault._core.state import State
-from stepvault._core.values import WRITE_INLINE_LIMIT, Encoder, runs_in
+from stepvault._core.values import WRITE_INLINE_LIMIT, Encoder, pages_under
 from stepvault.checkpointers._ops import answers, evolution
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import touched
@@ -82,7 +82,8 @@ def _store_rows(
         state, names = yield from joined(scope, at, (yield from touched(scope, at, upkeep.state)))
         state = _answered(state, task, writes)
         rows = _rows(scope, at, encoder, task, path, writes, k, state.tick)
-        state = state.with_extents(encoder.extents)
+        if encoder.elements:
+            state = state.with_extents(encoder.extents)
         guard = guard_for(scope, at, view, state)
         elements = elements_for(scope, view, encoder)
         stored = yield from scope.core.dialect.put_writes(guard, elements, rows, [*upkeep.notes, *names])
@@ -137,7 +138,7 @@ def _rows(
     rows = []
     version = evolution.version_at(scope, at)
     for number, group in groups.items():
-        refs = pack_pages(pages_of(run for write in group for run in runs_in(write.form)))
+        refs = pack_pages(pages_under([write.form for write in group]))
         body = scope.core.codec.pack(
             encode_writes(path, group, tick if number == WRITES_IDX_MAP[RESUME] else 0, version), record=True
         )

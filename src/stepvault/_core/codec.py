@@ -19,6 +19,7 @@ from stepvault.errors import KeyNotFoundError, TruncatedError, UnsupportedFormat
 RAW, ZSTD, ZSTD_RECORD = 0, 1, 2
 _ENVELOPE = 0xC1  # see `envelope`, which comes off before
 MAX_PAYLOAD = 2**31  # a frame header that claims more is damaged or forged; SQLite and Postgres stop at 1-2 GB anyway
+_PREFIXES = (b"\x00", b"\x01", b"\x02")
 _SMALL = 48  # below this, a frame header costs more than it can save
 
 
@@ -28,20 +29,18 @@ class _Free:
     They are not kept per thread: LangGraph makes new threads for each run.
     """
 
-    __slots__ = ("_contexts", "_make")
+    __slots__ = ("_contexts", "_make", "give_back")
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
         self._contexts: list[Any] = []
+        self.give_back = self._contexts.append
 
     def take(self) -> Any:
         try:
             return self._contexts.pop()
         except IndexError:
             return self._make()
-
-    def give_back(self, context: Any) -> None:
-        self._contexts.append(context)
 
 
 @cache
@@ -76,8 +75,8 @@ class Codec:
             packed: bytes = context.compress(payload)
             free.give_back(context)
             if len(packed) < len(payload):
-                return bytes((codec,)) + packed
-        return bytes((RAW,)) + payload
+                return _PREFIXES[codec] + packed
+        return _PREFIXES[RAW] + payload
 
 
 def unpack(stored: bytes) -> bytes:

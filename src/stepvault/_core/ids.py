@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from stepvault.errors import IdentifierError
@@ -48,6 +49,11 @@ def id_key(kind: str, value: str) -> bytes:
     """Encode a checkpoint or task id: 17 bytes for a canonical UUID, else its text. Order is kept in each form."""
     if type(value) is not str:
         raise IdentifierError(f"{kind} must be a str, not {type(value).__name__}.")
+    return _id_key(kind, value)
+
+
+@lru_cache(4096)
+def _id_key(kind: str, value: str) -> bytes:
     if len(value) == 36 and value[8] == value[13] == value[18] == value[23] == "-":
         try:
             raw = bytes.fromhex(value[:8] + value[9:13] + value[14:18] + value[19:23] + value[24:])
@@ -60,7 +66,11 @@ def id_key(kind: str, value: str) -> bytes:
 
 def id_of(key: bytes) -> str:
     """Decode `id_key`."""
-    key = bytes(key)
+    return _id_of(bytes(key))
+
+
+@lru_cache(4096)
+def _id_of(key: bytes) -> str:
     return _canonical(key[1:]) if key[:1] == _UUID else text_of(key[1:])
 
 

@@ -102,7 +102,8 @@ class Knowledge:
             else:
                 self._known.move_to_end(key)
             self._calls += 1
-            if self._calls % _TRIM_EVERY == 0:
+            if self._calls >= _TRIM_EVERY + len(self._known) // 4:
+                self._calls = 0
                 self._trim()
             return known
 

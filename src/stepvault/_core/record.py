@@ -16,12 +16,14 @@ import ormsgpack
 
 from stepvault._core.ids import text_of
 from stepvault._core.ports import Port
-from stepvault._core.values import INLINE, Form, named, runs_in
+from stepvault._core.values import INLINE, Form, named, pages_under, runs_in
 from stepvault.errors import TruncatedError
 
 _KNOWN_KEYS = frozenset(("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
 _UNVERSIONED = -1
+_EMPTY = b"\x80"  # what ours makes of {}
 
 
 @dataclass(slots=True)
@@ -37,6 +39,10 @@ class Record:
     rest: Form = None
     metadata: Form = None
     state_version: int | None = None  # of the application's state
+
+    def pages(self) -> list[tuple[int, int]]:
+        """The page ranges of every element that it needs."""
+        return pages_under(self.forms.values())
 
     def runs(self) -> list[tuple[int, int]]:
         """Every run of elements that it needs."""
@@ -65,7 +71,7 @@ def encode_record(record: Record) -> bytes:
     interned: dict[Any, int] = {}
     versions: list[Any] = []
 
-    def version(value: Any) -> int:
+    def number_of(value: Any) -> int:
         key = value if type(value) is str else (type(value), value)  # 1, 1.0 and True are three versions
         number = interned.get(key)
         if number is None:
@@ -75,20 +81,22 @@ def encode_record(record: Record) -> bytes:
 
     channels: list[list[Any]] = []
     places: dict[str, int] = {}
+    forms = record.forms
     for name, value in record.versions.items():
         places[name] = len(places)
-        entry: list[Any] = [name, version(value)]
-        if name in record.forms:
-            entry.append(record.forms[name])
+        number = interned.get(value) if type(value) is str else None
+        entry: list[Any] = [name, number_of(value) if number is None else number]
+        if name in forms:
+            entry.append(forms[name])
         channels.append(entry)
-    channels += [[name, _UNVERSIONED, form] for name, form in record.forms.items() if name not in places]
-    seen = [
-        [
-            node,
-            [part for name, value in known.items() for part in (places.get(name, name), version(value))],
-        ]
-        for node, known in record.seen.items()
-    ]
+    channels += [[name, _UNVERSIONED, form] for name, form in forms.items() if name not in places]
+    seen: list[list[Any]] = []
+    for node, known in record.seen.items():
+        pairs: list[Any] = []
+        for name, value in known.items():
+            number = interned.get(value) if type(value) is str else None
+            pairs += (places.get(name, name), number_of(value) if number is None else number)
+        seen.append([node, pairs])
     updated = None if record.updated is None else [places.get(name, name) for name in record.updated]
     parts = [record.v, _pack_ts(record.ts), versions, channels, seen, updated, record.rest, record.metadata]
     return _pack(parts if record.state_version is None else [*parts, record.state_version])
@@ -146,17 +154,17 @@ def _version(more: list[Any]) -> int | None:
 
 def rest_of(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     """What a checkpoint holds beyond the fields that records name."""
-    return {key: value for key, value in checkpoint.items() if key not in _KNOWN_KEYS}
+    return {key: checkpoint[key] for key in checkpoint.keys() - _KNOWN_KEYS}
 
 
-def typed_form(port: Port, kind: str, value: Any) -> Form:
+def typed_form(port: Port, kind: str, value: Mapping[str, Any]) -> Form:
     """Metadata and the rest of a checkpoint: never split, in the saver's own serialization.
 
     Raises:
         ValueNotSerializableError: It cannot be stored; names the kind, the path in it and the type.
     """
     if port.splits and not port.flag:
-        return named(kind, port.dumps, value)
+        return named(kind, port.dumps, value) if value else _EMPTY
     return [INLINE, *named(kind, port.dumps_typed, value)]
 
 
@@ -188,8 +196,8 @@ def _text(name: Any) -> str:
 def _pack_ts(ts: str) -> str | int:
     try:
         at = datetime.fromisoformat(ts)
-        if at.isoformat() == ts and at.utcoffset() == timedelta(0) and ts.endswith("+00:00"):
-            return (at - _EPOCH) // timedelta(microseconds=1)
+        if ts.endswith("+00:00") and at.isoformat() == ts and not at.utcoffset():
+            return (at - _EPOCH) // _MICROSECOND
     except (ValueError, TypeError):
         pass
     return ts
@@ -197,5 +205,5 @@ def _pack_ts(ts: str) -> str | int:
 
 def _unpack_ts(ts: str | int) -> str:
     if type(ts) is int:
-        return (_EPOCH + timedelta(microseconds=ts)).isoformat()
+        return (_EPOCH + ts * _MICROSECOND).isoformat()
     return ts  # type: ignore[return-value]

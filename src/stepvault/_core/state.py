@@ -23,9 +23,9 @@ class Lease(NamedTuple):
     until: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class State:
-    """What a writer must know of a thread.
+    """What a writer must know of a thread. Nothing changes one; see `plan` for why it is not frozen.
 
     Attributes:
         extents: Where the next element numbers come from.
@@ -56,20 +56,17 @@ class State:
     fenced: bool = False
 
     def pack(self) -> bytes:
-        parts = [
+        parts: list[Any] = [
             self.extents.parts(),
             self.head,
             self.pending,
             self.lease and list(self.lease),
             list(self.subjects),
             self.run_head if self.run_head != self.head else True,
-            self.tick,
-            self.answered,
-            self.ttl,
-            self.expires_at,
-            self.since_trim,
-            self.fenced,
         ]
+        rare = [self.tick, self.answered, self.ttl, self.expires_at, self.since_trim, self.fenced]
+        if any(rare):
+            parts += rare
         while len(parts) > 1 and not parts[-1]:
             parts.pop()
         return ormsgpack.packb(parts)
