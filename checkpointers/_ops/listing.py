@@ -13,10 +13,11 @@ from langgraph.checkpoint.base import CheckpointTuple
 from stepvault._core.chunks import unpack_row
 from stepvault._core.codec import unpack
 from stepvault._core.ids import id_key, text_key
+from stepvault._core.knowledge import ThreadKey, View
 from stepvault._core.metadata import check_filter, filter_tokens, fully_indexed, matches
 from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
-from stepvault._core.rows import Loaded, Query, WriteRow
+from stepvault._core.rows import Held, Loaded, Query, WriteRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import evolution
 from stepvault.checkpointers._ops.context import Scope
@@ -78,13 +79,17 @@ def page(scope: Scope, listing: Listing) -> Op[tuple[list[CheckpointTuple], List
     size = _PAGE if listing.left is None else min(_PAGE, listing.left)
     if not fully_indexed(listing.wanted):
         size = _PAGE
-    groups = yield from scope.core.dialect.page(replace(listing.query, limit=size))
+    view = _view(scope, listing.query)
+    held = Held(view.rev, view.pages) if view else None
+    groups = yield from scope.core.dialect.page(replace(listing.query, limit=size, held=held))
     found: list[CheckpointTuple] = []
     count, after = 0, listing.query.after
     for key, loaded in groups:
         count += len(loaded.checkpoints)
         if loaded.thread is None or not (yield from is_expired(scope.core, State.unpack(loaded.thread.extents))):
-            found += yield from _decode(scope, key, loaded, listing.wanted)
+            known = view and held and loaded.thread and loaded.thread.rev == held.rev
+            at_hand = view.elements if view and known else {}
+            found += yield from _decode(scope, key, loaded, listing.wanted, at_hand)
         if loaded.checkpoints:
             last = loaded.checkpoints[-1]
             after = (last.id, last.ns, key.thread)
@@ -97,8 +102,25 @@ def page(scope: Scope, listing: Listing) -> Op[tuple[list[CheckpointTuple], List
     return found, Listing(query, listing.wanted, left)
 
 
-def _decode(scope: Scope, key: Any, loaded: Loaded, wanted: Mapping[str, Any]) -> Op[list[CheckpointTuple]]:
-    elements: dict[int, bytes] = {}
+def _view(scope: Scope, query: Query) -> View | None:
+    """What is known of the thread that a query asks for, if it is one."""
+    return None if query.thread is None else scope.core.knowledge.of(ThreadKey(query.tenant, query.thread)).view
+
+
+class _Elements(dict[int, bytes]):
+    """Elements that were read, over those at hand."""
+
+    def __init__(self, at_hand: Mapping[int, bytes]) -> None:
+        self._at_hand = at_hand
+
+    def __missing__(self, number: int) -> bytes:
+        return self._at_hand[number]
+
+
+def _decode(
+    scope: Scope, key: Any, loaded: Loaded, wanted: Mapping[str, Any], at_hand: Mapping[int, bytes]
+) -> Op[list[CheckpointTuple]]:
+    elements = _Elements(at_hand)
     for chunk in loaded.chunks:
         with suppress(PayloadError):  # the checkpoint that needs it will say what is missing
             unpack_row(chunk, elements)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from importlib.resources import files
 from typing import Any, cast
 
@@ -115,8 +114,7 @@ class SqliteDialect:
             loaded.thread = ThreadRow._make(row[:4])
             if row[5] is not None:
                 loaded.checkpoints.append(CheckpointRow._make(row[4:]))
-        have = held.pages if held and loaded.thread and held.rev == loaded.thread.rev else frozenset()
-        return loaded, _missing((*loaded.checkpoints, *loaded.writes), have)
+        return loaded, _missing(loaded, held)
 
     def _chunks(self, no: int, spans: list[tuple[int, int]]) -> Op[list[ChunkRow]]:
         if not spans:
@@ -141,7 +139,7 @@ class SqliteDialect:
         for no, (_, loaded) in zip(numbers, groups, strict=True):
             replies = yield Batch([Stmt(SQL["writes"], (no, row.ns, row.id)) for row in loaded.checkpoints])
             loaded.writes = [WriteRow(*row) for rows in replies for row in rows]
-            loaded.chunks = yield from self._chunks(no, _missing((*loaded.checkpoints, *loaded.writes), frozenset()))
+            loaded.chunks = yield from self._chunks(no, _missing(loaded, query.held))
         return groups
 
     def skeleton(self, key: ThreadKey) -> Op[Skeleton | None]:
@@ -296,9 +294,10 @@ class SqliteDialect:
         return cast(int, rows[0][0])
 
 
-def _missing(rows: Sequence[Any], have: AbstractSet[int]) -> list[tuple[int, int]]:
-    """The page ranges of these rows, without the pages at hand."""
-    refs = {row.refs for row in rows}
+def _missing(loaded: Loaded, held: Held | None) -> list[tuple[int, int]]:
+    """The page ranges that these rows need, without the pages at hand."""
+    have = held.pages if held and loaded.thread and held.rev == loaded.thread.rev else ()
+    refs = {row.refs for row in loaded.checkpoints} | {row.refs for row in loaded.writes}
     spans = merged_pages(span for packed in refs for span in unpack_pages(packed))
     if not have:
         return spans

@@ -172,3 +172,4 @@ class Query:
     tokens: Sequence[bytes] = ()
     after: tuple[bytes, bytes, bytes] | None = None  # checkpoint id, namespace, thread
     limit: int = 50
+    held: Held | None = None  # of the one thread it asks for; a backend need not care
