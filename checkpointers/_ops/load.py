@@ -19,7 +19,7 @@ from stepvault._core.ids import id_of, text_of
 from stepvault._core.knowledge import Known, ThreadKey, View
 from stepvault._core.manifest import unpack_pages
 from stepvault._core.plan import Op
-from stepvault._core.record import Record, decode_record, decode_writes
+from stepvault._core.record import Record, TaskWrites, decode_record, decode_writes
 from stepvault._core.rows import CheckpointRow, Held, Loaded, ThreadRow, WriteRow
 from stepvault._core.state import State
 from stepvault._core.values import Decoder
@@ -37,7 +37,7 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     at = evolution.stored_at(at, space)
     checkpoint = at.checkpoint or (yield from answers.begins_again(scope, at))
     loaded, elements, view = yield from read(scope, known, at.key, at.ns, checkpoint)
-    state = State.unpack(loaded.thread.extents) if loaded.thread else State()
+    state = _state_of(loaded.thread, view) if loaded.thread else State()
     if loaded.thread is not None and (yield from _over(scope, at, loaded.thread, state)):
         loaded, state = Loaded(), State()
     yield from permits.may_load(scope, at, state)
@@ -59,6 +59,15 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
             lambda: tuple_of(scope, at.key, row, writes, decoder, renames=renames, runs=runs), size
         )
     )
+
+
+def _state_of(thread: ThreadRow, view: View | None) -> State:
+    """The state in a thread row; a view at its revision has it unpacked."""
+    if view is not None:
+        state = view.state  # before the revision, which a writer that moves the view on changes first
+        if view.rev == thread.rev:
+            return state
+    return State.unpack(thread.extents)
 
 
 def _over(scope: Scope, at: Address, thread: ThreadRow, state: State) -> Op[bool]:
@@ -141,7 +150,10 @@ def tuple_of(
         record = decode_record(unpack(row.body))
         if runs and not row.ns:
             scope.core.evolution.check_writable(record.state_version)
-        pending, written = pending_writes(writes, decoder)
+        bodies = [(row, decode_writes(unpack(row.body))) for row in writes]
+        written_forms = [write.form for _, body in bodies for write in body.writes]
+        decoder.look_ahead([*record.forms.values(), record.rest, record.metadata, *written_forms])
+        pending, written = _pending(bodies, decoder)
         found = CheckpointTuple(
             config=config_of(key, row.ns, checkpoint_id),
             checkpoint=checkpoint_of(checkpoint_id, record, decoder),
@@ -192,9 +204,14 @@ def metadata_of(record: Record, decoder: Decoder) -> CheckpointMetadata:
 
 def pending_writes(rows: list[WriteRow], decoder: Decoder) -> tuple[list[PendingWrite], list[int | None]]:
     """Writes of one checkpoint in the order in which LangGraph applies them, and the state version of each."""
+    return _pending([(row, decode_writes(unpack(row.body))) for row in rows], decoder)
+
+
+def _pending(
+    bodies: list[tuple[WriteRow, TaskWrites]], decoder: Decoder
+) -> tuple[list[PendingWrite], list[int | None]]:
     decoded = []
-    for row in rows:
-        path, writes, _, version = decode_writes(unpack(row.body))
+    for row, (path, writes, _, version) in bodies:
         task = id_of(row.task)
         decoded += [(writes_sort_key(path, task, write.idx), task, write, version) for write in writes]
     decoded.sort(key=lambda entry: entry[0])

@@ -245,10 +245,37 @@ class Decoder:
     port: Port  # the saver's serializer
     native: Port  # ours: reads what it wrote, and under its type policy what LangGraph's wrote
     elements: Mapping[int, bytes]
+    _ahead: dict[int, Any] = field(default_factory=dict)  # values by the id of their form, each to be taken once
+
+    def look_ahead(self, forms: Sequence[Form]) -> None:
+        """Decode what will be asked for next in one go, which costs a third.
+
+        The forms stay alive until then. What cannot be decoded so is left to `value`, which says what is wrong with it.
+        """
+        plain: list[Form] = []
+        parts: list[bytes] = []
+        try:
+            for form in forms:
+                if type(form) is bytes:
+                    parts.append(form)
+                elif type(form) is list and (header := _HEADERS.get(form[0])):
+                    parts.append(header(form[1]))
+                    parts += self._pieces(unpack_runs(form[2]))
+                else:
+                    continue
+                plain.append(form)
+            values = self.native.loads(array_header(len(plain)) + b"".join(parts))
+            self._ahead = dict(zip(map(id, plain), values, strict=True))
+        except StepvaultError:
+            self._ahead = {}
 
     def value(self, form: Form) -> Any:
         if form is None:
             return None
+        if self._ahead:
+            found = self._ahead.pop(id(form), self)
+            if found is not self:
+                return found
         if type(form) is bytes:
             return self.native.loads(form)
         code = form[0]
@@ -277,9 +304,12 @@ class Decoder:
         return self._typed("msgpack", payload) if code & JSONPLUS_FLAG else self.native.loads(payload)
 
     def _join(self, runs: Runs) -> bytes:
+        return b"".join(self._pieces(runs))
+
+    def _pieces(self, runs: Runs) -> list[bytes]:
         elements = self.elements
         try:
-            return b"".join([elements[number] for first, count in runs for number in range(first, first + count)])
+            return [elements[number] for first, count in runs for number in range(first, first + count)]
         except KeyError as exc:
             raise TruncatedError(
                 f"Element {exc.args[0]} of a stored value is missing; restore the thread from a backup."
@@ -288,6 +318,15 @@ class Decoder:
     def _typed(self, tag: str, payload: bytes) -> Any:
         reader = self.native if tag == "msgpack" and not self.port.flag else self.port
         return reader.loads_typed((tag, payload))
+
+
+_HEADERS: Mapping[int, Callable[[int], bytes]] = {
+    LIST: array_header,
+    LIST_BLOCKS: array_header,
+    DICT: map_header,
+    DICT_BLOCKS: map_header,
+    WHOLE: lambda count: b"",
+}
 
 
 def _plain_key(key: Any) -> bool:
