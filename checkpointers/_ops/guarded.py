@@ -22,6 +22,7 @@ from stepvault.checkpointers._ops import permits
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import is_expired
 from stepvault.checkpointers._ops.load import read
+from stepvault.checkpointers._ops.subjects import announce
 from stepvault.errors import ConflictError, StorageUnavailableError, ThreadGoneError
 
 T = TypeVar("T")
@@ -63,6 +64,8 @@ def store(
         for tries in range(_ATTEMPTS):
             once = _once(scope, at, known, attempt, needs, base, check)
             locked = tries >= _LOCK_AFTER and scope.core.dialect.locks
+            if locked:
+                yield from announce(scope, at)
             try:
                 result = yield from (_locked(scope, at, once) if locked else once)
             except StorageUnavailableError as exc:

@@ -10,7 +10,7 @@ tombstone first and reads the hints then, so either they see the hint, or the wr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange, Note, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.errors import ConfigurationError, SubjectErasedError
 
@@ -65,9 +66,34 @@ def joined(scope: Scope, at: Address, state: State) -> Op[Joined]:
     yield from check_living(scope, new)
     changes = [hint(scope, subject, at.key) for subject in new.values()]
     yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), changes)
-    yield from check_living(scope, new)
+    try:
+        yield from check_living(scope, new)
+    except SubjectErasedError:
+        yield from _withdraw(scope, at.key, changes)
+        raise
     notes = [Note(PREFIX + mark, scope.native.dumps(subject)) for mark, subject in new.items()]
     return Joined(replace(state, subjects=(*state.subjects, *new)), notes)
+
+
+def announce(scope: Scope, at: Address) -> Op[None]:
+    """Write the hints of a write before a transaction in which it goes on: there, nobody would see them."""
+    changes = [hint(scope, subject, at.key) for subject in at.subjects]
+    if changes:
+        yield from check_living(scope, {token(scope, subject): subject for subject in at.subjects})
+        yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), changes)
+
+
+def _withdraw(scope: Scope, key: ThreadKey, hints: Sequence[DocChange]) -> Op[None]:
+    """Take hints back, after nobody can follow them any more: another writer may rely on the same ones."""
+    while True:
+        loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
+        subjects = State.unpack(loaded.thread.extents).subjects if loaded.thread else ()
+        if any(change.key[:16] in subjects for change in hints):
+            return  # it did store; whoever erases finds it by the hint
+        if (yield from shut(scope, key, loaded.thread)):
+            break
+    gone = [DocChange(change.key, None, b"") for change in hints]
+    yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), gone)
 
 
 def hint(scope: Scope, subject: str, key: ThreadKey) -> DocChange:

@@ -106,7 +106,7 @@ class Processes:
     def end(self, child: int) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-    def batches(self) -> int:
+    def batches(self, seed: str) -> int:
         """How many batches an erasure takes that nobody disturbs."""
         reader, writer = os.pipe()
 
@@ -116,13 +116,13 @@ class Processes:
             Erasure(saver).erase("ann")
             os.write(writer, str(next(driver._batches)).encode())
 
-        assert self.end(self.start("count", count)) == 0
+        assert self.end(self.start(f"count {seed}", count)) == 0
         return int(os.read(reader, 100))
 
 
 def main(module: str, name: str, url: str, options: str, seed: str) -> None:
     processes, dice = Processes(module, name, url, options), random.Random(seed)
-    last = processes.batches()
+    last = processes.batches(seed)
     for at in range(1, last + 1):
         tenant = f"{at} {seed}"
         reader, writer = os.pipe()

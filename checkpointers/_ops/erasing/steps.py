@@ -9,7 +9,7 @@ from typing import Any
 
 import ormsgpack
 
-from stepvault._core.ids import new_uid, text_of
+from stepvault._core.ids import text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Call, Op
 from stepvault._core.rows import DocChange, Elements, Guard, Note
@@ -19,7 +19,7 @@ from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.erasing import planning, receipts, requests
 from stepvault.checkpointers._ops.erasing.items import Items, Theirs
 from stepvault.checkpointers._ops.erasing.requests import Request
-from stepvault.checkpointers._ops.expiry import watch
+from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.inbox import decisions, keeping
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import DECIDERS, PREFIX, SUBJECTS, TOMBSTONES, token
@@ -27,7 +27,6 @@ from stepvault.erasure import STATES, ErasurePlan, PurgeStep
 from stepvault.errors import ConfigurationError, HoldError, PlanStaleError
 
 _PAGE = 100
-_FENCE = 24 * 3_600_000  # milliseconds for which a thread that was about to be made for an erased person stays closed
 _TRIES = 3
 
 logger = logging.getLogger("stepvault")
@@ -171,12 +170,14 @@ def _delete_thread(scope: Scope, eraser: Eraser, current: Request, mark: bytes, 
     while True:
         loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
         if loaded.thread is None:
-            if (yield from _fence(scope, current, key)):
+            if (yield from shut(scope, key, None)):
                 return {}
             continue
         state = State.unpack(loaded.thread.extents)
         if mark not in state.subjects:
-            return {}
+            if (yield from shut(scope, key, loaded.thread)):
+                return {}
+            continue
         if not set(state.subjects) <= set(current.tokens) and current.shared == "keep":
             if (yield from _unlink(scope, current, key, loaded.thread, state)):
                 return {"shared": 1}
@@ -185,18 +186,6 @@ def _delete_thread(scope: Scope, eraser: Eraser, current: Request, mark: bytes, 
         removed = yield from keeping.delete(scope, key, loaded.thread.rev)
         if removed is not None:
             return {"threads": 1, "checkpoints": removed, "items": items}
-
-
-def _fence(scope: Scope, current: Request, key: ThreadKey) -> Op[bool]:
-    """An empty thread in the place of one whose writer has passed the tombstone's check and not yet stored it.
-
-    That writer is refused, looks again, and finds the tombstone. The fence expires like any thread.
-    """
-    until = (yield from scope.core.dialect.now()) + _FENCE
-    yield from watch(scope, key, until)
-    state = State(expires_at=until, fenced=True)
-    guard = Guard(key, None, new_uid(), scope.core.random(8), state.pack())
-    return (yield from scope.core.dialect.put_writes(guard, Elements(), ())) is not None
 
 
 def _unlink(scope: Scope, current: Request, key: ThreadKey, thread: Any, state: State) -> Op[bool]:
