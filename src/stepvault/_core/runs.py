@@ -56,6 +56,7 @@ class Run:
     def was_overtaken(self, key: ThreadKey, run_head: bytes | None) -> bool:
         """Whether the newest root checkpoint of a run is neither what this run started from nor its own."""
         return key in self.heads and run_head not in (self.heads[key], self.putting.get(key))
+
     former: dict[str, Former] = field(default_factory=dict)
     spaces: dict[str, str] = field(default_factory=dict)
 
