@@ -50,6 +50,12 @@ def asks(writes: Sequence[tuple[str, Any]]) -> bool:
     return any(channel == INTERRUPT and value for channel, value in writes)
 
 
+def interrupts_in(value: Any) -> list[Any]:
+    """The interrupts among what was written to `__interrupt__`; a direct call may write anything there."""
+    entries = value if isinstance(value, (list, tuple)) else ()
+    return [entry for entry in entries if hasattr(entry, "id") and hasattr(entry, "value")]
+
+
 def on_writes(
     scope: Scope,
     at: Address,
@@ -60,7 +66,7 @@ def on_writes(
     writes: Sequence[tuple[str, Any]],
 ) -> Op[Upkeep]:
     """The upkeep of a task's writes."""
-    asked = [entry for channel, value in writes if channel == INTERRUPT for entry in value if hasattr(entry, "id")]
+    asked = [entry for channel, value in writes if channel == INTERRUPT for entry in interrupts_in(value)]
     if view is None:
         assert not asked, "a thread is made before its first interrupt"
         return Upkeep((), state)
