@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
@@ -28,7 +28,11 @@ _DURABLE: LiteralString = (
     "SELECT set_config('synchronous_commit', 'on', true) "
     "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
 )
-_SNAPSHOT = Batch([Stmt("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")])
+# Whatever the role's default: what follows a lock must see what the lock waited for, a read must see one moment.
+_ISOLATION: Mapping[Mode, Batch] = {
+    "read": Batch([Stmt("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")]),
+    "write": Batch([Stmt("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")]),
+}
 
 
 class PostgresDriver:
@@ -171,14 +175,14 @@ class _Session:
 def _transaction(connection: Connection[Any], mode: Mode, manners: _Manners) -> Iterator[_Session]:
     """One transaction, or a savepoint in the caller's; a refused batch takes back what came before it."""
     watch = manners.watch
-    snapshot = mode == "read" and _is_idle(connection)
+    outermost = _is_idle(connection)
     transaction = connection.transaction()
     session = _Session(connection, manners)
     with watch.over(connection):
         transaction.__enter__()
     try:
-        if snapshot:
-            session.execute(_SNAPSHOT)
+        if outermost:
+            session.execute(_ISOLATION[mode])
         yield session
         if session.refused:
             raise Rollback
@@ -276,14 +280,14 @@ async def _atransaction(
 ) -> AsyncIterator[_AsyncSession]:
     """One transaction, or a savepoint in the caller's; a refused batch takes back what came before it."""
     watch = manners.watch
-    snapshot = mode == "read" and _is_idle(connection)
+    outermost = _is_idle(connection)
     transaction = connection.transaction()
     session = _AsyncSession(connection, manners)
     with watch.over_task(connection):
         await transaction.__aenter__()
     try:
-        if snapshot:
-            await session.execute(_SNAPSHOT)
+        if outermost:
+            await session.execute(_ISOLATION[mode])
         yield session
         if session.refused:
             raise Rollback

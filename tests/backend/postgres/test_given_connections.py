@@ -19,6 +19,7 @@ from stepvault.checkpointers.postgres.aio import AsyncPostgresSaver
 from stepvault.errors import ConfigurationError, EventLoopError, MigrationRequiredError, StorageUnavailableError
 from tests.backend.postgres.both_ways import Caller
 from tests.contract.building import checkpoint, config
+from tests.processes import wait_until
 
 SETTINGS: list[dict[str, Any]] = [
     {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row},
@@ -213,7 +214,7 @@ def test_loop_after_loop(postgres_url: str) -> None:
         for number in range(4):
             asyncio.run(caller.put(number))
             assert asyncio.run(caller.get()) == number
-    assert sessions(postgres_url) <= 4
+    wait_until(lambda: sessions(postgres_url) <= 4, "sessions are left")
     asyncio.run(saver.aclose())
 
 
@@ -232,7 +233,7 @@ def test_loops_that_end_while_their_pool_opens(postgres_url: str) -> None:
         running.join(60)
         assert not running.is_alive()
         saver.close()
-    assert sessions(postgres_url) == 0
+    wait_until(lambda: sessions(postgres_url) == 0, "sessions are left")
 
 
 def sessions(url: str) -> int:
@@ -256,7 +257,7 @@ def test_loops_in_threads_at_once(postgres_url: str) -> None:
         assert list(threads.map(lambda number: asyncio.run(work(number)), range(4))) == [0, 1, 2, 3]
     put(saver, "sync too")
     saver.close()
-    assert sessions(postgres_url) == 0
+    wait_until(lambda: sessions(postgres_url) == 0, "sessions are left")
     with pytest.raises(StorageUnavailableError, match="closed"):
         saver.get_tuple(config("t"))
 
@@ -287,5 +288,5 @@ def test_closing_ends_every_session(postgres_url: str) -> None:
     for _ in range(3):
         with PostgresSaver.from_conn_string(postgres_url, automatic_setup=True) as saver:
             put(saver, 1)
-    assert sessions(postgres_url) == 0
+    wait_until(lambda: sessions(postgres_url) == 0, "sessions are left")
     assert threading.active_count() <= before + 1  # the watch over waits
