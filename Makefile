@@ -8,7 +8,7 @@ PIP       := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := .venv/.installed
 DEMO      := .venv/.demo
 
-.PHONY: venv demo test check format bench soak clean
+.PHONY: venv demo test test-all check format bench soak clean
 
 venv: $(INSTALLED)
 
@@ -17,6 +17,9 @@ demo: $(DEMO)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+
+test-all: export STEPVAULT_TEST_ALL = 1
+test-all: test
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .
