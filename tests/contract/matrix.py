@@ -225,6 +225,13 @@ DATABASES: tuple[type[Database], ...] = (
 )
 
 
+def saver_elsewhere(name: str, url: str, **options: Any) -> Any:
+    """A saver on a database of a test, in a process that the test has started."""
+    cls = next(cls for cls in DATABASES if cls.name == name)
+    factory = getattr(importlib.import_module(cls.module), cls.saver_class)
+    return factory.from_conn_string(url, **cls.options, **options)
+
+
 WANTED = os.environ.get("STEPVAULT_TEST_BACKENDS", ",".join(cls.name for cls in DATABASES)).split(",")
 
 

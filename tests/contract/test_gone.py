@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import operator
-import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -20,13 +18,9 @@ from tests.contract.building import config, put, whole
 from tests.contract.matrix import Database
 
 ELSEWHERE = """
-import importlib, json, os, sys
-from stepvault.encryption import Keyring
-module, name, url, options = sys.argv[1:]
-options = json.loads(options)
-if os.environ.get("STEPVAULT_KEYS"):
-    options["keyring"] = Keyring.from_env()
-with getattr(importlib.import_module(module), name).from_conn_string(url, **options) as saver:
+import sys
+from tests.contract.matrix import saver_elsewhere
+with saver_elsewhere(*sys.argv[1:]) as saver:
     saver.delete_thread("t")
 """
 
@@ -116,10 +110,8 @@ async def test_wherever_it_was_deleted(database: Database, where: str) -> None:
 
 def delete_elsewhere(database: Database) -> None:
     """In a process of its own."""
-    options = {name: value for name, value in database.options.items() if name != "keyring"}
-    keys = database.options["keyring"].to_text() if database.sealed else ""
-    words = [sys.executable, "-c", ELSEWHERE, database.module, database.saver_class, database.url, json.dumps(options)]
-    subprocess.run(words, check=True, timeout=60, env={**os.environ, "STEPVAULT_KEYS": keys})
+    words = [sys.executable, "-c", ELSEWHERE, database.name, database.url]
+    subprocess.run(words, check=True, timeout=60)
 
 
 async def test_a_thread_made_anew_under_a_run_is_not_touched_by_it(database: Database) -> None:

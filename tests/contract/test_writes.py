@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.types import Interrupt, Send
 
@@ -110,6 +111,18 @@ async def test_the_same_special_channel_twice_in_a_call_is_its_last_value(saver:
     await saver.aput_writes(stored, [("__interrupt__", [1]), ("__interrupt__", [2])], "task")
 
     assert await pending(saver, stored) == [("task", "__interrupt__", [2])]
+
+
+@pytest.mark.parametrize("channel", SPECIAL)
+async def test_anything_may_be_written_to_a_special_channel(saver: Any, channel: str) -> None:
+    stored = await put(saver)
+    values = [None, 5, "text", {"a": 1}, [HumanMessage("no interrupt", id="1")], ["x", None], ("a", 1)]
+    for number, value in enumerate(values):
+        await saver.aput_writes(stored, [(channel, value)], f"task {number}")
+        await saver.aput_writes(stored, [("done", number)], f"task {number}")
+
+    found = await pending(saver, stored)
+    assert [value for _, name, value in found if name == channel] == values
 
 
 async def test_interrupts_come_back_whole(saver: Any) -> None:

@@ -74,12 +74,6 @@ def resume(saver: Any) -> None:
         erasure.erase("ann")
 
 
-def sync_half(saver: Any) -> Any:
-    """What runs the batches of a saver's sync methods."""
-    driver = saver._driver
-    return getattr(driver, "_threads", None) or getattr(driver, "_sync", driver)
-
-
 class Processes:
     """Makes savers in child processes."""
 
@@ -96,7 +90,7 @@ class Processes:
             saver = self._factory(self._url, tenant=tenant, **self._options)
             saver.setup()
             if deadly is not None:
-                saver._driver = Deadly(sync_half(saver), *deadly)
+                saver._driver = Deadly(saver._driver, *deadly)
             work(saver)
             status = 0
         except Exception:
@@ -112,7 +106,7 @@ class Processes:
 
         def count(saver: Any) -> None:
             fill(saver)
-            saver._driver = driver = Deadly(sync_half(saver), "before", 0)
+            saver._driver = driver = Deadly(saver._driver, "before", 0)
             Erasure(saver).erase("ann")
             os.write(writer, str(next(driver._batches)).encode())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import random
 import sys
@@ -11,14 +10,14 @@ from typing import Any
 
 from stepvault.errors import ConflictError
 from tests.contract.building import checkpoint, config, new_id
+from tests.contract.matrix import saver_elsewhere
 
 
-def main(module: str, name: str, url: str, options: str, number: str, rounds: str) -> None:
+def main(name: str, url: str, number: str, rounds: str) -> None:
     lot = random.Random(int(number))
-    factory = getattr(importlib.import_module(module), name).from_conn_string
     told: dict[str, Any] = {"mine": [], "both": [], "pruned": []}
     done: Counter[str] = Counter()
-    with factory(url, **json.loads(options)) as saver:
+    with saver_elsewhere(name, url) as saver:
         saver.setup()
         for _ in range(int(rounds)):
             kind = lot.choice(["put"] * 6 + ["prune", "delete", "copy", "runs", "get"])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count, permutations
 from typing import Any
 
-from stepvault._core.plan import Acquire, Atomic, Batch, Call, run
+from stepvault._core.plan import Acquire
 from stepvault.errors import StepvaultError
 
 Step = Callable[[Any], Any]  # calls one method of a saver
@@ -62,24 +62,19 @@ class Running:
     def serve(self) -> None:
         """Answer one request."""
         self.served += 1
-        request = self.request
-        self.log.append(type(request).__name__)
+        self.log.append(type(self.request).__name__)
         try:
-            if isinstance(request, Batch):
-                reply: Any = self.driver.execute(request)
-            elif isinstance(request, Atomic):
-                with self.driver.session(request.mode) as session:
-                    reply = run(request.op, session)
-            elif isinstance(request, Acquire):
-                reply = request.gate.acquire()
-            else:
-                assert isinstance(request, Call)
-                reply = request.sync()
+            reply = self._reply()
         except Exception as exc:
             failure = exc
             self._advance(lambda: self.op.throw(failure))
         else:
             self._advance(lambda: self.op.send(reply))
+
+    def _reply(self) -> Any:
+        if isinstance(self.request, Acquire):
+            return self.request.gate.acquire()
+        return self.driver.run(_alone(self.request))
 
     def crash(self) -> None:
         """The process of this operation is killed: nothing of it runs any more."""
@@ -92,6 +87,11 @@ class Running:
             self.ended, self.outcome = True, ("returned", stop.value)
         except StepvaultError as exc:
             self.ended, self.outcome = True, ("raised", type(exc).__name__)
+
+
+def _alone(request: Any) -> Any:
+    """An operation that makes one request."""
+    return (yield request)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,5 @@ def whole(entry: Any) -> bool:
 
 
 def start(database: Database, number: int, rounds: int) -> subprocess.Popen[str]:
-    options = json.dumps(database.options)
-    words = [sys.executable, "-m", "tests.faults.hammer"]
-    words += [database.module, database.saver_class, database.url, options, str(number), str(rounds)]
+    words = [sys.executable, "-m", "tests.faults.hammer", database.name, database.url, str(number), str(rounds)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)

@@ -55,9 +55,7 @@ async def test_a_process_killed_at_any_point(database: Database, kind: str, stat
 
 def killed(database: Database, kind: str) -> list[tuple[str, int]]:
     """Do the work in process after process; which tenants, and how many steps each was told are stored."""
-    options = json.dumps(database.options)
-    words = [sys.executable, "-m", "tests.faults.workload"]
-    words += [database.module, database.saver_class, database.url, options, kind]
+    words = [sys.executable, "-m", "tests.faults.workload", database.name, database.url, kind]
     lines = subprocess.run(words, check=True, capture_output=True, text=True, timeout=300).stdout.splitlines()
     *dead, (_, steps) = [tuple(json.loads(line)) for line in lines]
     assert steps == len(work())

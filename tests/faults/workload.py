@@ -6,17 +6,16 @@ at another point: before a batch, in the middle of one, after one. It prints how
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from stepvault._core.plan import Batch, run
+from stepvault._core.plan import Atomic, Batch
+from tests.contract.matrix import saver_elsewhere
 from tests.faults.scheduler import Step
 from tests.faults.worlds import LONG, put, write
 
@@ -49,62 +48,63 @@ def work() -> list[Step]:
 
 
 class Deadly:
-    """A driver that kills its process at batch number `at`."""
+    """A driver that kills its process at batch number `at`: before it, after it, or with half of it done."""
 
     def __init__(self, driver: Any, kind: str, at: int) -> None:
         self._driver, self._kind, self._at = driver, kind, at
         self._batches = count(1)
 
     def run(self, op: Any) -> Any:
-        return run(op, self)
+        return self._driver.run(self._watched(op))
 
     def close(self) -> None:
         self._driver.close()
 
-    def execute(self, batch: Batch) -> Any:
-        with self._watched():
-            if self._kind == "half" and self._at < 0:
-                return self._half(batch)
-            return self._driver.execute(batch)
+    def _watched(self, op: Any) -> Any:
+        """The same operation; every request to the database is counted, inside transactions too."""
+        try:
+            request = next(op)
+            while True:
+                due = isinstance(request, (Batch, Atomic)) and next(self._batches) == self._at
+                if due and self._kind == "before":
+                    kill()
+                if due and self._kind == "half":
+                    request = Atomic(_half(request), "write")
+                elif isinstance(request, Atomic):
+                    request = replace(request, op=self._watched(request.op))
+                try:
+                    reply = yield request
+                except BaseException as exc:
+                    request = op.throw(exc)
+                else:
+                    if due and self._kind == "after":
+                        kill()
+                    request = op.send(reply)
+        except StopIteration as stop:
+            return stop.value
 
-    @contextmanager
-    def session(self, mode: Any) -> Iterator[Any]:
-        with self._watched(), self._driver.session(mode) as session:
-            yield session
-            if self._kind == "half" and self._at < 0:
-                kill()
 
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        due = next(self._batches) == self._at
-        if due and self._kind == "before":
-            kill()
-        if due and self._kind == "half":
-            self._at = -1
-        yield
-        if due and self._kind == "after":
-            kill()
-
-    def _half(self, batch: Batch) -> Any:
-        """Only the first statements, then death before the commit."""
-        with self._driver.session("write") as session:
-            session.execute(Batch(batch.statements[: (len(batch.statements) + 1) // 2]))
-            kill()
+def _half(request: Any) -> Any:
+    """Only the first statements of a transaction, or all of them, then death before it is committed."""
+    if isinstance(request, Atomic):
+        yield from request.op
+    else:
+        yield Batch(request.statements[: (len(request.statements) + 1) // 2])
+    kill()
 
 
 def kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(module: str, name: str, url: str, options: str, *kinds: str) -> None:
-    factory = getattr(importlib.import_module(module), name).from_conn_string
+def main(name: str, url: str, *kinds: str) -> None:
     for kind in kinds:
         for at in count(1):
             tenant = f"{kind} {at}"
             reader, writer = os.pipe()
             child = os.fork()
             if not child:
-                saver = factory(url, tenant=tenant, **json.loads(options))
+                saver = saver_elsewhere(name, url, tenant=tenant)
                 saver.setup()
                 saver._driver = Deadly(saver._driver, kind, at)
                 for step in work():
@@ -114,8 +114,10 @@ def main(module: str, name: str, url: str, options: str, *kinds: str) -> None:
             os.close(writer)
             with open(reader, "rb") as told:
                 print(json.dumps([tenant, len(told.read())]), flush=True)
-            if os.waitpid(child, 0)[1] == 0:
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            if status == 0:
                 break
+            assert status == -signal.SIGKILL, status
 
 
 if __name__ == "__main__":
