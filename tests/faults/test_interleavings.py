@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.contract.matrix import Database, matrix
 from tests.faults.scheduler import Running, Step, captured, schedules, serial
-from tests.faults.worlds import IDS, LONG, SqliteWorld, put, write
+from tests.faults.worlds import IDS, LONG, SqliteWorld, TenantWorld, put, write
+
+World = SqliteWorld | TenantWorld
 
 OPS: dict[str, Step] = {
     "put": lambda saver: put(saver, 3, [*LONG[:3], "new" * 300], parent=2),
@@ -53,7 +56,7 @@ def world() -> Iterator[SqliteWorld]:
     world.close()
 
 
-def begins(world: SqliteWorld, names: Sequence[str], *, warm: bool, processes: int) -> Any:
+def begins(world: World, names: Sequence[str], *, warm: bool, processes: int) -> Any:
     """Starts the operations at the beginning, each in one of so many processes."""
 
     def start() -> list[Running]:
@@ -67,9 +70,7 @@ def begins(world: SqliteWorld, names: Sequence[str], *, warm: bool, processes: i
     return start
 
 
-def check(
-    world: SqliteWorld, names: Sequence[str], *, crash: int | None = None, limit: int | None = None, **how: Any
-) -> int:
+def check(world: World, names: Sequence[str], *, crash: int | None = None, limit: int | None = None, **how: Any) -> int:
     """Try every order, up to a limit; returns how many were tried."""
     start = begins(world, names, **how)
     allowed = serial(start, world.state, crash=crash)
@@ -114,6 +115,27 @@ def test_triples_of_three_processes(world: SqliteWorld, names: tuple[str, ...]) 
 @pytest.mark.parametrize("names", TRIPLES, ids="+".join)
 def test_triples_of_which_the_first_is_killed(world: SqliteWorld, names: tuple[str, ...]) -> None:
     assert check(world, names, warm=True, processes=3, crash=0, limit=25) > 10
+
+
+@pytest.mark.parametrize("database", matrix(("sync",)), indirect=True)
+@pytest.mark.parametrize("how", ["warm", "cold", "killed"])
+async def test_pairs_and_triples_on_every_backend(database: Database, how: str) -> None:
+    savers = [await database.raw() for _ in range(4)]
+    everywhere = TenantWorld(savers)
+    for names in (KILLED if how == "killed" else PAIRS)[:: 7 if how == "warm" else 11] + TRIPLES[::3]:
+        crash = 0 if how == "killed" else None
+        check(everywhere, names, warm=how != "cold", processes=len(names), crash=crash, limit=6)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("database", matrix(("sync",)), indirect=True)
+async def test_many_orders_on_every_backend(database: Database) -> None:
+    everywhere = TenantWorld([await database.raw() for _ in range(4)])
+    for names in [*KILLED, *TRIPLES]:
+        for crash in (None, 0):
+            check(everywhere, names, warm=True, processes=len(names), crash=crash, limit=60)
+            check(everywhere, names, warm=False, processes=len(names), crash=crash, limit=60)
 
 
 @pytest.mark.soak

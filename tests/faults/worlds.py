@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from itertools import count
 from typing import Any
 
 from stepvault.checkpointers._ops import remove
@@ -49,6 +50,15 @@ def dangling(connection: sqlite3.Connection) -> list[str]:
     return [name for name in CHILDREN if connection.execute(query.format(name)).fetchone()[0]]
 
 
+def garbage(saver: Any, thread: str = "t") -> list[int]:
+    """Element rows of a thread that hold nothing alive."""
+    skeleton = saver._driver.run(saver._core.dialect.skeleton(saver._scope.key(thread)))
+    if skeleton is None:
+        return []
+    live = remove._live(skeleton, remove.Removal())
+    return [first for first, count in skeleton.chunks if not live & set(range(first, first + count))]
+
+
 class SqliteWorld:
     """An SQLite database in memory, shared by the savers of several processes."""
 
@@ -74,15 +84,9 @@ class SqliteWorld:
         assert not dangling(self._connection)
         return everything(self.saver(warm=False))
 
-    def garbage(self, thread: str = "t") -> list[int]:
-        """Element rows of a thread that hold nothing alive."""
-        saver = self.saver(warm=False)
-        op = saver._core.dialect.skeleton(saver._scope.key(thread))
-        skeleton = saver._driver.run(op)
-        if skeleton is None:
-            return []
-        live = remove._live(skeleton, remove.Removal())
-        return [first for first, count in skeleton.chunks if not live & set(range(first, first + count))]
+    def garbage(self) -> list[int]:
+        """Element rows that hold nothing alive."""
+        return garbage(self.saver(warm=False))
 
     def close(self) -> None:
         self._connection.close()
@@ -91,3 +95,30 @@ class SqliteWorld:
     @staticmethod
     def _connect() -> sqlite3.Connection:
         return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+
+
+class TenantWorld:
+    """Any database: each beginning is another tenant's, and each process has a saver of its own."""
+
+    def __init__(self, savers: list[Any]) -> None:
+        self._savers = savers
+        self._next = 0
+        self._tenants = count()
+
+    def restart(self) -> None:
+        self._tenant = f"world {next(self._tenants)}"
+        begin(self._savers[0].for_tenant(self._tenant))
+        self._next = 0
+
+    def saver(self, *, warm: bool = True) -> Any:
+        self._next = self._next % (len(self._savers) - 1) + 1
+        saver = self._savers[self._next].for_tenant(self._tenant)
+        if warm:
+            saver.get_tuple(config("t"))
+        return saver
+
+    def state(self) -> Any:
+        return everything(self._savers[0].for_tenant(self._tenant))
+
+    def garbage(self) -> list[int]:
+        return garbage(self._savers[0].for_tenant(self._tenant))
