@@ -22,7 +22,7 @@ SOAK = pytest.param(8, marks=[pytest.mark.soak, pytest.mark.timeout(3000)])
 
 
 @pytest.mark.parametrize("database", SETTINGS, indirect=True)
-@pytest.mark.parametrize("rounds", [1, SOAK])
+@pytest.mark.parametrize("rounds", [pytest.param(1, marks=pytest.mark.timeout(600)), SOAK])
 async def test_an_erasure_that_is_killed_ends_once(database: Database, rounds: int) -> None:
     raw = await database.raw()
     killed = 0

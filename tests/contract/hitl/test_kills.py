@@ -14,7 +14,10 @@ from tests.contract.hitl import children
 from tests.contract.hitl.building import on_thread, one, two_in_a_node
 from tests.contract.matrix import Database
 
-KILLS = [pytest.param(20, id="20"), pytest.param(500, id="500", marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
+KILLS = [
+    pytest.param(20, id="20", marks=pytest.mark.timeout(600)),
+    pytest.param(500, id="500", marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
+]
 
 
 @pytest.mark.parametrize("kills", KILLS)
