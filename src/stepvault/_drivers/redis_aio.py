@@ -55,6 +55,7 @@ class AsyncRedis:
         running = asyncio.get_running_loop()
         loop = self._loops.get(running)
         if loop is None:
+            self._drop_ended()
             loop = self._loops[running] = _Loop(self._given, self._settings.limit)
         if loop.client is None:
             async with loop.opening:
@@ -63,6 +64,11 @@ class AsyncRedis:
                 if loop.client is None:
                     loop.client = await self._open()
         return loop
+
+    def _drop_ended(self) -> None:
+        """Let go of loops that have ended: their connections hold them, so nobody else would."""
+        for ended in [loop for ref in self._loops.keyrefs() if (loop := ref()) and loop.is_closed()]:
+            self._loops.pop(ended, None)
 
     async def _open(self) -> Any:
         assert self._endpoint is not None
