@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -147,12 +149,15 @@ async def test_sync_calls_of_an_async_saver_from_another_thread(database: Databa
     assert entry.pending_writes == [("task", "items", ITEMS)]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a loop ends, its connections open
 @pytest.mark.parametrize("database", matrix(("sync",)), indirect=True)
 async def test_many_threads_and_loops_at_once(database: Database) -> None:
     raw = await database.raw()
     failures: list[BaseException] = []
+    loops: list[asyncio.AbstractEventLoop] = []
 
     async def in_a_loop(number: int) -> None:
+        loops.append(asyncio.get_running_loop())
         for n in range(5):
             await put(raw, {"items": [*ITEMS, n]}, at=config(f"shared {n % 2}"))
             await raw.aget_tuple(config(f"shared {n % 2}"))
@@ -174,7 +179,13 @@ async def test_many_threads_and_loops_at_once(database: Database) -> None:
     for thread in threads:
         await asyncio.to_thread(thread.join, 60)
 
+    ended = [weakref.ref(loop) for loop in loops]
+    loops.clear()
+    await raw.aget_tuple(config())  # the next loop
+    gc.collect()
+    assert [ref() for ref in ended] == [None] * 4, "a saver keeps no loop alive"
     assert not failures
     assert not any(thread.is_alive() for thread in threads)
     assert len(await whole(database.under_async_names(raw), "shared 0")) == 24
     assert len(await whole(database.under_async_names(raw), "shared 1")) == 16
+    await raw.aclose()
