@@ -104,7 +104,7 @@ def story() -> Iterator[Put]:
         "wide": {f"k{n}": n for n in range(1500)},
         "delta": _DeltaSnapshot([words(3, 50), words(4, 50)]),
         "__start__": {"messages": chat[:2], "topic": "t"},
-        "name \ud800 \x00 é": "surrogate \udfff",
+        "name \ud800 \x00 é": "named",
     }
     versions = {name: f"{n:08x}" for n, name in enumerate(values)} | {
         "count": 7,
