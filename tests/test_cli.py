@@ -19,7 +19,8 @@ from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError, HoldError, StepvaultError, VerifyFailedError
 from tests.contract.building import checkpoint, config
 
-NO_TRACES = {"STEPVAULT_URL": "", "STEPVAULT_KEYS": "", "COLUMNS": "200", "NO_COLOR": "1"}
+# A terminal that rich calls dumb has 80 columns, whatever COLUMNS says: CI may be one.
+NO_TRACES = {"STEPVAULT_URL": "", "STEPVAULT_KEYS": "", "COLUMNS": "200", "NO_COLOR": "1", "TERM": "xterm"}
 
 
 def ask(state: MessagesState) -> Any:
@@ -78,6 +79,11 @@ def test_threads_and_show(url: str) -> None:
     assert len(read("show", "ann's", url=url)) == 1
     assert "data of ann" in told("show", "ann's", "--values", url=url)
     assert call("show", "nobody", url=url).exit_code == 1
+
+
+def test_a_narrow_terminal_folds_no_short_word(url: str) -> None:
+    done = CliRunner().invoke(app, ["--url", url, "threads"], env={**NO_TRACES, "COLUMNS": "80"})
+    assert "interrupted" in done.stdout
 
 
 def test_inbox_and_decide(url: str) -> None:

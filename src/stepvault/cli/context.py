@@ -22,8 +22,9 @@ from stepvault.encryption import Keyring
 from stepvault.vault import Vault
 
 console = Console()
-_errors = Console(stderr=True)
+aside = Console(stderr=True)  # what a person watches; standard output is the answer alone
 _KEYS = "STEPVAULT_KEYS"
+_SHORT = 12  # letters of a cell that is never folded
 
 
 @dataclass(slots=True)
@@ -73,10 +74,15 @@ def show(context: typer.Context, rows: Sequence[Any], columns: Sequence[str], ti
         print_json([{name: plain(getattr(row, name)) for name in columns} for row in rows])
         return
     table = Table(title=escape(title) or None, header_style="bold")
+    columns_of_cells = []
     for name in columns:
-        table.add_column(name.replace("_", " "))
-    for row in rows:
-        table.add_row(*(escape(_cell(getattr(row, name))) for name in columns))
+        cells = [_cell(getattr(row, name)) for row in rows]
+        # A narrow terminal folds long cells; a word like a status stays whole, to be read and searched for.
+        whole = max(map(len, cells), default=0) <= _SHORT
+        table.add_column(name.replace("_", " "), no_wrap=whole)
+        columns_of_cells.append(cells)
+    for line in zip(*columns_of_cells, strict=True):
+        table.add_row(*map(escape, line))
     console.print(table)
 
 
@@ -122,7 +128,7 @@ def _cell(value: Any) -> str:
 
 def dry_run(what: str) -> None:
     """Say that this was a dry run; on standard error, so that JSON stays JSON."""
-    _errors.print(f"[yellow]Dry run.[/] {what} Repeat with --yes to do it.")
+    aside.print(f"[yellow]Dry run.[/] {what} Repeat with --yes to do it.")
 
 
 def lines_of(path: str) -> Iterable[str]:

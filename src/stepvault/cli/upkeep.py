@@ -99,7 +99,7 @@ def schema(
 def copy(context: typer.Context, target: Annotated[str, typer.Argument(help="URL to copy to")]) -> None:
     """Copy every thread and store item to another database."""
     source = cli.open_vault(context)
-    with Vault.open(target) as into, cli.console.status("copying"):
+    with Vault.open(target) as into, cli.aside.status("copying"):
         threads = copy_all(source.checkpointer, into.checkpointer)
         items = copy_all(source.store, into.store)
     cli.show_one(context, {"threads": threads, "items": items})
