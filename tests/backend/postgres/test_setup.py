@@ -168,7 +168,6 @@ def test_beside_the_tables_of_the_official_saver(postgres_url: str, caplog: pyte
                 saver.setup()
             (line,) = caplog.records
             assert "stepvault copy" in line.getMessage()
-            assert "adopt_from=" in line.getMessage()
             saver.put(AT, checkpoint({"a": 2}), {"step": 1}, {"a": "00000001"})
             saver.setup()
             assert len(caplog.records) == 1
