@@ -33,21 +33,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 # What runs by default, so that the whole takes minutes on two cores; STEPVAULT_TEST_ALL=1 runs every combination.
-# SQLite runs everything in every mode. A server runs the core contract in every mode; what is built on it (the same
-# operations on the same primitives) in one. A cluster runs the core, where keys and slots matter.
+# SQLite runs everything in every mode. A server runs the core contract, and what several processes do to each other,
+# in every mode; the rest (the same operations on the same primitives) in one. A cluster runs the core, where keys
+# and slots matter.
 CORE = {
-    f"tests/contract/test_{name}.py" for name in ("conformance", "checkpoints", "writes", "listing", "removal", "gone")
+    *(
+        f"tests/contract/test_{name}.py"
+        for name in ("conformance", "checkpoints", "writes", "listing", "removal", "gone")
+    ),
+    *(f"tests/contract/stores/test_{name}.py" for name in ("items", "batches")),
 }
-BUILT_ON_IT = tuple(f"tests/contract/{name}/" for name in ("hitl", "erasure", "lifetime", "evolution", "steps"))
+WRITTEN_ONCE = ("tests/contract/", "tests/graphs/")
 
 
 def _left_out(item: pytest.Item) -> bool:
     path, _, name = item.nodeid.partition("::")
-    if "redis-cluster" in name and path.startswith(("tests/contract/", "tests/graphs/")):
-        return path not in CORE and "stores" not in path and "sealed/" not in path
-    if path.startswith("tests/graphs/"):
-        return any(f"[{kind}" in name or f"-{kind}" in name for kind in ("postgres-sync", "redis-sync"))
-    return path.startswith(BUILT_ON_IT) and ("postgres-sync" in name or "redis-sync" in name)
+    if not path.startswith(WRITTEN_ONCE) or path in CORE or "shared" in getattr(item, "fixturenames", ()):
+        return False
+    if "redis-cluster" in name:
+        return "stores" not in path and "sealed/" not in path
+    return "postgres-sync" in name or "redis-sync" in name
 
 
 @pytest.fixture(scope="session")
