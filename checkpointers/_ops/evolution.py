@@ -91,7 +91,7 @@ def renames_of(
                 found.tasks[task_id] = (was, now)
             yield from _add_interrupts(scope, key, writes, decoder, found, was, now)
         elif renames.recognise(place, space.present, task_id, path, present) is None:
-            found.lost += _lost(scope, task_id, path)
+            found.lost += _lost(scope, place, task_id, path)
     return found
 
 
@@ -105,8 +105,8 @@ def _sends(record: Record, decoder: Decoder) -> list[Any]:
     return value if type(value) is list else []
 
 
-def _lost(scope: Scope, task_id: str, path: str) -> set[str]:
-    if task_id[:8].isdigit():  # not a task: what DeltaChannels are rebuilt from has ids of its own
+def _lost(scope: Scope, place: Place, task_id: str, path: str) -> set[str]:
+    if renames.is_replay(place, task_id):
         return set()
     aliases = scope.core.evolution.aliases
     return {name for name in renames.names_in(path) if aliases.node(name) != name}

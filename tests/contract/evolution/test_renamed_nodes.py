@@ -53,6 +53,23 @@ async def test_work_that_cannot_be_followed_stops_the_run(database: Database) ->
     assert (await new.state()).interrupts
 
 
+async def test_unknown_work_is_told_by_more_than_the_first_digits_of_its_id(database: Database) -> None:
+    """One id in forty begins with eight digits, as do those of what DeltaChannels are rebuilt from."""
+    build, names, _ = SHAPES["a function"]
+    old = await Deploy.of(database, build)
+    await old.invoke({"log": []})
+    head = await old.head()
+    new = await Deploy.of(database, partial(build, **names), node_aliases=names)
+    path = "~__pregel_push, ~__pregel_pull, main, 0000000009, 0000000001"
+
+    replayed = f"{head.metadata['step'] + 2:08d}-1111-2222-3333-444455556666"
+    await old.call(old.saver, "put_writes", head.config, [("log", 1)], replayed, path)
+    await new.invoke(Command(resume="yes"))
+    await old.call(old.saver, "put_writes", head.config, [("log", 1)], "12345678-1111-2222-3333-444455556666", path)
+    with pytest.raises(StateInvalidError, match="unfinished work of the renamed node 'main'"):
+        await new.invoke(Command(resume="no"))
+
+
 async def test_a_worker_with_the_older_code_can_still_finish(database: Database) -> None:
     build, names, done = SHAPES["both"]
     DONE.clear()
