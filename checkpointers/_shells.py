@@ -9,13 +9,13 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
+from stepvault.checkpointers._compaction import CompactingSaver
 from stepvault.checkpointers._ops import refreshing, retention, sweeping
 from stepvault.checkpointers._ops.context import address_of
-from stepvault.checkpointers._verification import VerifyingSaver
 from stepvault.ttl import SweepReport
 
 
-class ExpiringSaver(VerifyingSaver):
+class ExpiringSaver(CompactingSaver):
     """A saver whose threads may expire."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from stepvault import Vault
 from stepvault.cli.app import app
 from stepvault.encryption import Keyring
-from stepvault.errors import ConfigurationError, HoldError, StepvaultError, VerifyFailedError
+from stepvault.errors import ConfigurationError, ConflictError, HoldError, StepvaultError, VerifyFailedError
 from tests.contract.building import checkpoint, config
 
 # A terminal that rich calls dumb has 80 columns, whatever COLUMNS says: CI may be one.
@@ -69,6 +69,20 @@ def refused(*words: str, url: str, by: type[StepvaultError]) -> None:
     done = call(*words, url=url)
     assert done.exit_code == 1
     assert isinstance(done.exception, by), done.exception
+
+
+def test_compact(url: str) -> None:
+    with Vault.open(url) as vault:
+        graph = StateGraph(MessagesState).add_node("a", lambda state: {"messages": [("ai", "x" * 50)]})
+        graph.add_edge(START, "a").compile(checkpointer=vault.checkpointer).invoke(
+            {"messages": [("human", "hello")]}, config("long")
+        )
+    words = ("compact", "long", "--keep", "1", "--summarise", "builtins:repr")
+    assert read(*words, url=url)["checkpoint_id"] is None
+    done = read(*words, "--yes", url=url)
+    assert (len(done["removed"]), done["kept"]) == (1, 1)
+    assert "compacted" in told("threads", url=url)
+    refused("compact", "waits", "--keep", "1", "--yes", url=url, by=ConflictError)
 
 
 def test_threads_and_show(url: str) -> None:

@@ -23,7 +23,8 @@ class ThreadInfo:
 
     Attributes:
         thread_id: Its id.
-        status: `running` while a worker holds its lease, `interrupted` while it waits for a human, else `idle`.
+        status: `running` while a worker holds its lease, `interrupted` while it waits for a human, `compacted`
+            if nothing happened since `compact_thread` shortened it, else `idle`.
         head: Id of its newest checkpoint in the root namespace.
         created_at: When it was first written, by the database's clock.
         updated_at: When it was last written.
@@ -107,7 +108,7 @@ def _names(scope: Scope, row: ThreadSummary) -> Op[tuple[str, ...]]:
 def _info(row: ThreadSummary, state: State, subjects: tuple[str, ...], *, leased: bool) -> ThreadInfo:
     return ThreadInfo(
         thread_id=text_of(row.thread),
-        status="running" if leased else "interrupted" if state.pending or row.interrupted else "idle",
+        status="running" if leased else _status(row, state),
         head=id_of(row.head) if row.head is not None else None,
         created_at=_time(row.created_at),
         updated_at=_time(row.updated_at),
@@ -116,6 +117,12 @@ def _info(row: ThreadSummary, state: State, subjects: tuple[str, ...], *, leased
         checkpoints=row.checkpoints,
         bytes=row.size,
     )
+
+
+def _status(row: ThreadSummary, state: State) -> str:
+    if state.pending or row.interrupted:
+        return "interrupted"
+    return "compacted" if state.compacted else "idle"
 
 
 def _time(milliseconds: int) -> datetime:

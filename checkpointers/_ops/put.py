@@ -38,10 +38,13 @@ def put(
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
+    *,
+    compacts: bool = False,
 ) -> Op[RunnableConfig]:
     """Store a checkpoint under `at`, whose checkpoint is the parent.
 
-    Idempotent: storing the same id again replaces it.
+    Idempotent: storing the same id again replaces it. `compacts` marks what `compact_thread` makes, which is no
+    activity.
     """
     checkpoint_id = id_key("checkpoint_id", checkpoint["id"])
     _check(checkpoint)
@@ -63,8 +66,9 @@ def put(
             lambda: record_of(scope, at, encoder, checkpoint, kept, new_versions, parent), size
         )
         upkeep = yield from on_checkpoint(scope, at, view, state_of(view), checkpoint_id, kept.get("source"))
-        state, names = yield from joined(scope, at, (yield from touched(scope, at, upkeep.state)))
-        state = _moved(state, encoder, at, checkpoint_id, trims=scope.core.retention is not None)
+        active = upkeep.state if compacts else (yield from touched(scope, at, upkeep.state))
+        state, names = yield from joined(scope, at, active)
+        state = _moved(scope, state, encoder, at, checkpoint_id, compacts)
         guard = guard_for(scope, at, view, state)
         body = scope.core.codec.pack(encode_record(record), record=True)
         refs = pack_pages(record.pages())
@@ -138,14 +142,15 @@ def _check(checkpoint: Checkpoint) -> None:
         check_names("A channel", seen)
 
 
-def _moved(state: State, encoder: Encoder, at: Address, checkpoint_id: bytes, *, trims: bool) -> State:
+def _moved(scope: Scope, state: State, encoder: Encoder, at: Address, checkpoint_id: bytes, compacts: bool) -> State:
     """The state after a checkpoint: its numbers are taken, the head of the root namespace may be it."""
     if at.ns:
         return state.with_extents(encoder.extents)
     head = max(state.head or b"", checkpoint_id)
     run_head = checkpoint_id if at.run is not None else state.run_head
-    since = state.since_trim + 1 if trims else 0
-    return replace(state, extents=encoder.extents, head=head, run_head=run_head, since_trim=since)
+    since = state.since_trim + 1 if scope.core.retention is not None else 0
+    compacted = compacts if head == checkpoint_id else state.compacted
+    return replace(state, extents=encoder.extents, head=head, run_head=run_head, since_trim=since, compacted=compacted)
 
 
 def _weight(value: Any) -> int:

@@ -107,7 +107,8 @@ def _shrink_once(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Remo
     kept = pack_rows(((no, element) for no, element in elements.items() if no in live), scope.core.codec)
     removal = Removal(chosen.checkpoints, chosen.writes, sorted((*dead, *mixed)), kept)
     thread = skeleton.thread
-    state = replace(State.unpack(thread.extents), head=_head(skeleton, chosen), since_trim=0)
+    before, head = State.unpack(thread.extents), _head(skeleton, chosen)
+    state = replace(before, head=head, since_trim=0, compacted=before.compacted and head == before.head)
     guard = Guard(key, thread, thread.uid, scope.core.random(8), state.pack())
     return (yield from dialect.remove(guard, removal))
 

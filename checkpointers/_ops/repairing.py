@@ -37,7 +37,7 @@ def repair(scope: Scope, thread_id: Any, to: str, fresh: str) -> Op[str]:
     if loaded.thread is None or not loaded.checkpoints:
         raise ConfigurationError(f"Thread {text_of(key.thread)!r} has no checkpoint {to!r} to go back to.")
     row = loaded.checkpoints[0]
-    scope = _as_stored(scope, decode_record(unpack(row.body)))
+    scope = as_stored(scope, decode_record(unpack(row.body)))
     found = tuple_of(scope, key, row, loaded.writes, _decoder(scope, loaded))
     parent = row.parent
     if parent is not None and not (yield from _is_readable(scope, Address(key, b"", parent, None))):
@@ -45,7 +45,7 @@ def repair(scope: Scope, thread_id: Any, to: str, fresh: str) -> Op[str]:
             raise PayloadError(f"Checkpoint {to!r} is rebuilt from its parent, which cannot be read; choose another.")
         parent = None
     head = State.unpack(loaded.thread.extents).head
-    checkpoint_id = fresh if head is None or id_key("checkpoint_id", fresh) > head else _after(id_of(head))
+    checkpoint_id = fresh if head is None or id_key("checkpoint_id", fresh) > head else after(id_of(head))
     checkpoint = cast(Checkpoint, {**found.checkpoint, "id": checkpoint_id})
     at = Address(key, b"", parent, None)
     config: RunnableConfig = {"configurable": {"thread_id": text_of(key.thread)}}
@@ -55,7 +55,7 @@ def repair(scope: Scope, thread_id: Any, to: str, fresh: str) -> Op[str]:
     return checkpoint_id
 
 
-def _as_stored(scope: Scope, record: Record) -> Scope:
+def as_stored(scope: Scope, record: Record) -> Scope:
     """Without the application's options a state keeps the version it has."""
     if scope.core.evolution.version is not None or record.state_version is None:
         return scope
@@ -88,7 +88,7 @@ def _metadata(found: CheckpointTuple, to: str) -> CheckpointMetadata:
     )
 
 
-def _after(head: str) -> str:
+def after(head: str) -> str:
     """An id greater than the head, which a clock ahead of ours has made."""
     digits = head.replace("-", "")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from typing_extensions import Self
@@ -17,6 +17,7 @@ from stepvault.checkpointers._shells import ExpiringSaver
 from stepvault.checkpointers._subjects import Subjects
 from stepvault.checkpointers._vault_keys import VaultKeys
 from stepvault.checkpointers._verification import Progress
+from stepvault.compaction import CompactionReport, CountTokens, Summarise
 from stepvault.errors import ConfigurationError
 from stepvault.lineage import Lineage
 from stepvault.stores._ops import remove
@@ -202,6 +203,50 @@ class Vault:
     async def arepair(self, thread_id: str, to: str) -> str:
         """Async version of `repair`."""
         return await self._checkpointer.arepair(thread_id, to)
+
+    def compact_thread(
+        self,
+        thread_id: str,
+        *,
+        keep_messages: int,
+        summarise: Summarise | None = None,
+        keep_types: Sequence[str | type] = ("system",),
+        messages_key: str = "messages",
+        count_tokens: CountTokens | None = None,
+        dry_run: bool = False,
+    ) -> CompactionReport:
+        """Shorten the messages of a thread by a new checkpoint; see `compact_thread` of the checkpointer."""
+        return self._checkpointer.compact_thread(
+            thread_id,
+            keep_messages=keep_messages,
+            summarise=summarise,
+            keep_types=keep_types,
+            messages_key=messages_key,
+            count_tokens=count_tokens,
+            dry_run=dry_run,
+        )
+
+    async def acompact_thread(
+        self,
+        thread_id: str,
+        *,
+        keep_messages: int,
+        summarise: Summarise | None = None,
+        keep_types: Sequence[str | type] = ("system",),
+        messages_key: str = "messages",
+        count_tokens: CountTokens | None = None,
+        dry_run: bool = False,
+    ) -> CompactionReport:
+        """Async version of `compact_thread`."""
+        return await self._checkpointer.acompact_thread(
+            thread_id,
+            keep_messages=keep_messages,
+            summarise=summarise,
+            keep_types=keep_types,
+            messages_key=messages_key,
+            count_tokens=count_tokens,
+            dry_run=dry_run,
+        )
 
     def sweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
         """Remove expired threads and items and shorten histories; says what was done to threads."""

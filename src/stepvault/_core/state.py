@@ -38,6 +38,7 @@ class State:
         ttl: Milliseconds this thread lives without activity, where it was told so itself.
         expires_at: When it expires, in milliseconds since 1970 by the database's clock.
         since_trim: Checkpoints stored since its retention was last looked at.
+        compacted: Its head was made by `compact_thread`.
         fenced: It holds nothing: it stands in the place of a thread that an erased person may not make.
         subjects: Keys of the data subjects this thread belongs to.
     """
@@ -54,6 +55,7 @@ class State:
     expires_at: int | None = None
     since_trim: int = 0
     fenced: bool = False
+    compacted: bool = False
 
     def pack(self) -> bytes:
         parts: list[Any] = [
@@ -64,7 +66,7 @@ class State:
             list(self.subjects),
             self.run_head if self.run_head != self.head else True,
         ]
-        rare = [self.tick, self.answered, self.ttl, self.expires_at, self.since_trim, self.fenced]
+        rare = [self.tick, self.answered, self.ttl, self.expires_at, self.since_trim, self.fenced, self.compacted]
         if any(rare):
             parts += rare
         while len(parts) > 1 and not parts[-1]:
@@ -75,10 +77,9 @@ class State:
     def unpack(cls, packed: bytes) -> State:
         try:
             parts: list[Any] = ormsgpack.unpackb(bytes(packed))
-            parts += [None] * (12 - len(parts))
-            extents, head, pending, lease, subjects, run_head, tick, answered, ttl, expires_at, since, fenced = parts[
-                :12
-            ]
+            parts += [None] * (13 - len(parts))
+            extents, head, pending, lease, subjects, run_head, *rare = parts[:13]
+            tick, answered, ttl, expires_at, since, fenced, compacted = rare
             return cls(
                 Extents.of(extents),
                 head,
@@ -92,6 +93,7 @@ class State:
                 expires_at,
                 since or 0,
                 bool(fenced),
+                bool(compacted),
             )
         except (ValueError, TypeError) as exc:
             raise TruncatedError("The state of a thread row is damaged; restore the row from a backup.") from exc

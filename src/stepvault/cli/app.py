@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stepvault.cli import erasing, inbox, keys, subjects, threads, upkeep
+from stepvault.cli import compacting, erasing, inbox, keys, subjects, threads, upkeep
 from stepvault.cli.context import Settings
 
 app = typer.Typer(
@@ -48,6 +48,7 @@ app.add_typer(subjects.app, name="subjects")
 app.add_typer(keys.app, name="keys")
 app.command()(keys.seal)
 app.command()(upkeep.sweep)
+app.command()(compacting.compact)
 app.command()(upkeep.verify)
 app.command()(upkeep.repair)
 app.command()(upkeep.doctor)
