@@ -1,4 +1,4 @@
-"""Finding memories by meaning, by words, and by both, with filters that never cost a result.
+"""Memories found by meaning, by words, and by both; contradictions settled; drift made visible.
 
     python examples/semantic_memory.py
 
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
+from stepvault.stores.memories import Memories, RetrievalReport
 from stepvault.stores.sqlite import SqliteStore
 
 TOPICS = {
@@ -19,12 +21,12 @@ TOPICS = {
     "music": "music concert piano song band jazz listen",
     "sport": "sport run marathon bike football match swim",
 }
-MEMORIES = {
-    "diet": {"text": "Ada is vegetarian and likes to cook soup", "source": "chat", "year": 2024},
-    "seat": {"text": "On a train or a flight Ada wants a window seat", "source": "chat", "year": 2025},
-    "race": {"text": "Ada will run the Lisbon marathon", "source": "mail", "year": 2025},
-    "piano": {"text": "Ada plays jazz on the piano", "source": "mail", "year": 2023},
-}
+MEMORIES = [
+    ("Ada is vegetarian and likes to cook soup", "diet", {"source": "chat", "year": 2024}),
+    ("On a train or a flight Ada wants a window seat", "seat", {"source": "chat", "year": 2025}),
+    ("Ada will run the Lisbon marathon", "race", {"source": "mail", "year": 2025}),
+    ("Ada plays jazz on the piano", "music", {"source": "mail", "year": 2023}),
+]
 
 
 def embed(texts: Sequence[str]) -> list[list[float]]:
@@ -38,25 +40,38 @@ def embed(texts: Sequence[str]) -> list[list[float]]:
 
 def main() -> None:
     index = {"dims": len(TOPICS), "embed": embed, "fields": ["text"]}
-    memories = ("memories", "ada")
     with SqliteStore.from_conn_string(":memory:", index=index) as store:
-        for key, value in MEMORIES.items():
-            store.put(memories, key, value)
+        memories = Memories(store)
+        for text, about, data in MEMORIES:
+            memories.upsert(text, about=about, data=data, user="ada", tags=[str(data["source"])])
+        memories.upsert("Bob is always hungry for pizza", about="diet", user="bob")
 
-        def show(title: str, **search: object) -> None:
-            found = store.search(memories, limit=2, **search)  # type: ignore[arg-type]
-            print(f"{title}\n" + "\n".join(f"  {item.score:6.3f}  {item.value['text']}" for item in found))
+        def show(title: str, query: str, **search: Any) -> RetrievalReport:
+            found = memories.search(query, user="ada", limit=2, **search)
+            print(f"{title}\n" + "\n".join(f"  {memory.score:6.3f}  {memory.text}" for memory in found))
+            return found.report
 
-        show("By meaning: where is she hungry for a meal?", query="hungry meal restaurant")
-        show("By words: Lisbon", query="lisbon", mode="text")
-        show("By both: journey Lisbon", query="journey lisbon", mode="hybrid")
-        show(
-            "By meaning, from mails of 2024 or later",
-            query="hotel trip",
-            filter={"source": "mail", "year": {"$gte": 2024}},
+        reports = [
+            show("By meaning: where is she hungry for a meal?", "hungry meal restaurant"),
+            show("By words: Lisbon", "lisbon", mode="text"),
+            show("By both: journey Lisbon", "journey lisbon", mode="hybrid"),
+            show(
+                "By meaning, from mails of 2024 or later", "hotel trip", tags=["mail"], filter={"year": {"$gte": 2024}}
+            ),
+            show("Only what fits well", "concert song", min_score=0.9),
+            show("Only what is fresh", "concert song", max_age=timedelta(days=30)),
+        ]
+
+        memories.upsert("Ada eats fish again", about="diet", user="ada", tags=["chat"])
+        print("The latest about her diet stands alone")
+        print("\n".join(f"  {memory.text}" for memory in memories.list(user="ada", about="diet")))
+
+        memories.put_summary(
+            "She asked about trains, then food.", thread_id="t", checkpoint_ids=["1f0", "1f1"], user="ada"
         )
-        show("Only what fits well", query="concert song", min_score=0.9)
-        show("Only what is fresh", query="concert song", max_age=timedelta(days=30))
+        (summary,) = memories.summaries("t", user="ada")
+        print(f"A summary of checkpoints {', '.join(summary.checkpoint_ids)}: {summary.text}")
+        print(f"All searches: {RetrievalReport.combined(reports)}")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class _NoDatabase:
     session: Any = execute
 
 
-_NOWHERE: Any = _NoDatabase()
+NOWHERE: Any = _NoDatabase()
 
 
 class StoreShell(BaseStore):
@@ -146,13 +146,13 @@ class StoreShell(BaseStore):
             StorageUnavailableError: The database did not answer.
         """
         prepared = batch.prepare(self._scope, ops, current_source())
-        made = plan.run(batch.vectors(self._scope, prepared), _NOWHERE)
+        made = plan.run(batch.vectors(self._scope, prepared), NOWHERE)
         return self._run(batch.execute(self._scope, prepared, made))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async version of `batch`."""
         prepared = batch.prepare(self._scope, ops, current_source())
-        made = await plan.arun(batch.vectors(self._scope, prepared), _NOWHERE)
+        made = await plan.arun(batch.vectors(self._scope, prepared), NOWHERE)
         return await self._arun(batch.execute(self._scope, prepared, made))
 
     def search(  # type: ignore[override]
@@ -252,7 +252,7 @@ class StoreShell(BaseStore):
         after, count = None, 0
         while True:
             wanted, after = self._run(indexing.reindex_page(self._scope, after))
-            made = plan.run(self._documents(wanted), _NOWHERE)
+            made = plan.run(self._documents(wanted), NOWHERE)
             self._run(indexing.store_page(self._scope, wanted, made))
             count += sum(bool(texts) for _, texts in wanted)
             if after is None:
@@ -267,7 +267,7 @@ class StoreShell(BaseStore):
         after, count = None, 0
         while True:
             wanted, after = await self._arun(indexing.reindex_page(self._scope, after))
-            made = await plan.arun(self._documents(wanted), _NOWHERE)
+            made = await plan.arun(self._documents(wanted), NOWHERE)
             await self._arun(indexing.store_page(self._scope, wanted, made))
             count += sum(bool(texts) for _, texts in wanted)
             if after is None:

@@ -32,7 +32,7 @@ LAYERS = {
     "drivers": r"stepvault\._drivers",
     "dialects": r"stepvault\.(checkpointers|stores)\._dialect",
     "ops": r"stepvault\.(checkpointers|stores)\._ops",
-    "shells": r"stepvault\.(checkpointers|stores)\.(?!_dialect|_ops)_\w+",
+    "shells": r"stepvault\.(checkpointers|stores)\.((?!_dialect|_ops)_\w+|memories)",
     "backends": r"stepvault\.(checkpointers|stores)\.(sqlite|postgres|redis)",
     "vault": r"stepvault\.vault",
     "cli": r"stepvault\.cli",

@@ -14,15 +14,27 @@ from stepvault.errors import StepvaultError
 if TYPE_CHECKING:
     from stepvault.encryption import Keyring
     from stepvault.steps import Run
+    from stepvault.stores.memories import Memories
     from stepvault.types import TypedSerializer, register_type
     from stepvault.vault import Vault
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Keyring", "Run", "StepvaultError", "TypedSerializer", "Vault", "__version__", "errors", "register_type"]
+__all__ = [
+    "Keyring",
+    "Memories",
+    "Run",
+    "StepvaultError",
+    "TypedSerializer",
+    "Vault",
+    "__version__",
+    "errors",
+    "register_type",
+]
 
 _HOMES = {
     "Keyring": "stepvault.encryption",
+    "Memories": "stepvault.stores.memories",
     "Run": "stepvault.steps",
     "Vault": "stepvault.vault",
     "TypedSerializer": "stepvault.types",

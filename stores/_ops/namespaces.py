@@ -12,10 +12,10 @@ from urllib.parse import quote
 from langgraph.store.base import InvalidNamespaceError, MatchCondition
 
 from stepvault._core.ids import thread_text
+from stepvault._core.labels import THREAD_ROOT
 from stepvault.errors import ConfigurationError, IdentifierError
 
 MAX_NAMESPACE = MAX_KEY = 1150  # both fit into one index row of every engine
-THREAD_ROOT = "thread_scope"
 
 
 def check_labels(namespace: Any) -> tuple[str, ...]:

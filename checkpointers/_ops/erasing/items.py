@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from langgraph.store.base import BaseStore
 
+from stepvault._core.labels import owner_of
 from stepvault._core.plan import Call, Op
 
 _PAGE = 500
@@ -17,8 +18,9 @@ Theirs: TypeAlias = "Callable[[str], bool]"  # whether an id is one of the perso
 class Items:
     """A person's namespaces in a store; None where there is no store.
 
-    A namespace is theirs if one of its labels is their id, or, with patterns such as `("users", "u-{subject}")`, if it
-    begins with a pattern filled in. Whose an id is, is asked of a predicate: after a restore only tokens are known.
+    A namespace is theirs if it holds their `Memories`, if one of its labels is their id, or, with patterns such as
+    `("users", "u-{subject}")`, if it begins with a pattern filled in. Whose an id is, is asked of a predicate: after a
+    restore only tokens are known.
     """
 
     def __init__(self, store: BaseStore | None, patterns: Sequence[Sequence[str]] | None) -> None:
@@ -115,8 +117,11 @@ class Items:
                 return count
 
     def _is_theirs(self, namespace: tuple[str, ...], theirs: Theirs) -> bool:
+        owner = owner_of(namespace)
+        if owner is not None and theirs(owner):  # memories are their owner's, whatever the patterns say
+            return True
         if self._patterns is None:
-            return any(map(theirs, namespace))
+            return any(map(theirs, namespace if owner is None else namespace[2:]))
         return any(theirs(subject) for pattern in self._patterns for subject in _named_by(pattern, namespace))
 
     def _search(self, namespace: tuple[str, ...], offset: int) -> Op[list[Any]]:

@@ -10,7 +10,7 @@ import pytest
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.base import BaseStore
 
-from stepvault import Vault
+from stepvault import Memories, Vault
 from tests.contract.building import config
 from tests.contract.matrix import Database, RedisClusterDatabase, SqliteDatabase, matrix
 
@@ -49,3 +49,20 @@ async def test_threads_memory_and_what_came_of_them(database: Database) -> None:
         assert request.counts["items"] == 2
         assert {tuple(item.namespace) for item in vault.store.search(())} == {("users", "ann-2"), ("teams", "blue")}
         assert vault.erasure.plan("ann", derived=True).derived == {}
+
+
+@pytest.mark.parametrize("patterns", [None, [("people", "{subject}")]])
+@pytest.mark.parametrize("database", SETTINGS, indirect=True)
+async def test_memories_are_their_users(database: Database, patterns: Any) -> None:
+    prefix = "sqlite:///" if isinstance(database, SqliteDatabase) else ""
+    with Vault.open(f"{prefix}{database.url}", **database.options, subject_patterns=patterns) as vault:
+        vault.setup()
+        memories = Memories(vault.store)
+        for user in ("ann@example.com", "ann@example%2Ecom", "ann", None):
+            memories.upsert("likes tea", user=user, scope=("office",))
+        assert sum(vault.erasure.plan("ann@example.com").namespaces.values()) == 1
+        assert vault.erasure.erase("ann@example.com").counts["items"] == 1
+        assert sum(vault.erasure.plan("ann@example%2Ecom").namespaces.values()) == 1
+        left = [memory.user for user in ("ann@example.com", "ann@example%2Ecom", "ann", None)
+                for memory in memories.list(user=user)]  # fmt: skip
+        assert left == ["ann@example%2Ecom", "ann", None]
