@@ -18,6 +18,8 @@ def reduce_numpy(value: Any) -> Reduced | None:
     if numpy is None:
         return None
     if isinstance(value, numpy.generic):
+        if value.dtype.kind in "SU" and not value:
+            return wire.NUMPY_SCALAR, [value.dtype.str, b""], ("", "")
         _check_dtype(value.dtype)
         return wire.NUMPY_SCALAR, [value.dtype.str, value.tobytes()], ("", "")
     if not isinstance(value, numpy.ndarray):
@@ -37,10 +39,7 @@ def _check_dtype(dtype: Any) -> None:
 def _dtype(numpy: Any, text: Any) -> Any:
     if type(text) is not str or len(text) > 40 or text[1:2] not in _KINDS or "," in text:
         raise PayloadError("a stored numpy array has an unknown dtype")
-    found = numpy.dtype(text)
-    if found.hasobject or not found.itemsize:
-        raise PayloadError("a stored numpy array has an unknown dtype")
-    return found
+    return numpy.dtype(text)
 
 
 def _numpy() -> Any:
@@ -55,9 +54,14 @@ def build_array(parts: list[Any]) -> Any:
     """Rebuild an array, writable."""
     numpy = _numpy()
     dtype, shape, order, data = parts
+    dtype = _dtype(numpy, dtype)
+    if not dtype.itemsize:
+        raise PayloadError("a stored numpy array has an unknown dtype")
     if order not in ("C", "F"):
         raise PayloadError("a stored numpy array has an unknown order")
-    found = numpy.ndarray(tuple(shape), _dtype(numpy, dtype), bytearray(data), order=order)
+    if type(data) is not bytes:  # bytearray(int) would make room for so many bytes
+        raise PayloadError("a stored numpy array has no data")
+    found = numpy.ndarray(tuple(shape), dtype, bytearray(data), order=order)
     if found.nbytes != len(data):
         raise PayloadError("a stored numpy array does not fit its shape")
     return found
@@ -68,9 +72,9 @@ def build_scalar(parts: list[Any]) -> Any:
     numpy = _numpy()
     dtype, data = parts
     found = _dtype(numpy, dtype)
-    if found.itemsize != len(data):
+    if type(data) is not bytes or found.itemsize != len(data):
         raise PayloadError("a stored numpy scalar does not fit its dtype")
-    return numpy.frombuffer(data, found)[0]
+    return numpy.frombuffer(data, found)[0] if data else found.type()
 
 
 BUILDERS = {wire.NUMPY_ARRAY: build_array, wire.NUMPY_SCALAR: build_scalar}

@@ -28,7 +28,9 @@ _TAIL: Final = ormsgpack.packb(_END)
 # therefore counted before; each object of ours is an extension, an array and a map.
 _GUARD_FROM: Final = 3
 _FEW: Final = 8
-_MAX_CONTAINERS: Final = 5 * wire.MAX_DEPTH
+# A little more than is ever written: a writer counts containers, a reader what stands for them.
+_MAX_DEPTH: Final = wire.MAX_DEPTH + 4
+_MAX_CONTAINERS: Final = 5 * _MAX_DEPTH
 _NOT_CONTAINERS: Final = bytes(b for b in range(256) if not (0x80 <= b <= 0x9F or 0xDC <= b <= 0xDF))
 
 
@@ -56,7 +58,7 @@ class Decoder:
             value, end = unpackb(b"".join((b"\x92", data, _TAIL)), ext_hook=self.hook, option=wire.UNPACK)
         except Exception as exc:
             raise self._translated(exc) from (self.error if isinstance(self.error, RecursionError) else None)
-        if end != _END:
+        if type(end) is not str or end != _END:
             raise PayloadError("a stored payload does not end where it should; it was damaged")
         return value
 
@@ -80,7 +82,7 @@ class Decoder:
         """Do the same where extensions stand deep, after counting what ormsgpack will recurse into."""
         added = 0
         try:
-            if self.depth >= wire.MAX_DEPTH:
+            if self.depth >= _MAX_DEPTH:
                 raise PayloadError(f"a stored payload is nested deeper than {wire.MAX_DEPTH} levels")
             added = len(data.translate(None, _NOT_CONTAINERS))
             if added > _FEW:

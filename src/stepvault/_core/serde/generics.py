@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import collections.abc
+import functools
+import operator
+import pathlib
 import types
 import typing
 from collections.abc import Callable
 from typing import Any, Final
 
+import pydantic
+
+from stepvault._core.serde import moments, stdlib
 from stepvault._core.serde.wire import Refused
 from stepvault.errors import PayloadError
 
+_ABSTRACT: Final = ("Mapping", "MutableMapping", "Sequence", "MutableSequence", "Iterable", "Collection")
+_ALIASES: Final = (
+    "List",
+    "Dict",
+    "Tuple",
+    "Set",
+    "FrozenSet",
+    "Deque",
+    "DefaultDict",
+    "OrderedDict",
+    "Counter",
+    "Type",
+)
+# By short names: modules of the standard library move between Python versions.
 _PLAIN: Final[dict[str, Any]] = {
     "@int": int,
     "@float": float,
@@ -25,8 +46,22 @@ _PLAIN: Final[dict[str, Any]] = {
     "@set": set,
     "@frozenset": frozenset,
     "@...": ...,
+    "@object": object,
+    "@type": type,
+    **{f"@{cls.__qualname__}": cls for cls in (*stdlib.REDUCERS, *moments.REDUCERS) if cls is not type(...)},
+    **{
+        f"@{cls.__qualname__}": cls
+        for cls in (pathlib.Path, pathlib.PurePath, pydantic.SecretStr, pydantic.SecretBytes)
+    },
+    **{f"@abc.{name}": getattr(collections.abc, name) for name in (*_ABSTRACT, "Set")},
+    # `Dict[str, int]` and `dict[str, int]` make two classes of a generic model.
+    **{f"@typing.{name}": getattr(typing, name) for name in (*_ALIASES, *_ABSTRACT, "AbstractSet")},
 }
 _NAMES: Final = {id(value): name for name, value in _PLAIN.items()}
+_UNION: Final = "@union"
+_OR: Final = "@or"
+_LITERAL: Final = "@literal"
+_LITERALS: Final = (str, int, bool, bytes, type(None))
 _MAX_DEPTH: Final = 16
 
 
@@ -47,15 +82,27 @@ def _argument(argument: Any, class_name: Callable[[type], Any]) -> Any:
     if plain is not None:
         return plain
     origin = typing.get_origin(argument)
-    if origin is None:
-        if isinstance(argument, type):
-            return class_name(argument)
+    if origin is None and isinstance(argument, type):
+        return class_name(argument)
+    head, arguments = _head(argument, origin), typing.get_args(argument)
+    if head == _LITERAL and all(type(one) in _LITERALS for one in arguments):
+        return [head, list(arguments)]
+    if head is None or head == _LITERAL or not arguments:
         raise Refused("its type arguments have no stored name; subclass it and give the subclass a name")
-    union = origin is typing.Union or origin is types.UnionType
-    if not union and id(origin) not in _NAMES:
-        raise Refused("its type arguments have no stored name; subclass it and give the subclass a name")
-    head = "@union" if union else _NAMES[id(origin)]
-    return [head, [_argument(one, class_name) for one in typing.get_args(argument)]]
+    return [head, [_argument(one, class_name) for one in arguments]]
+
+
+def _head(argument: Any, origin: Any) -> str | None:
+    if origin is types.UnionType:
+        return _OR
+    if origin is typing.Union:
+        return _UNION
+    if origin is typing.Literal:
+        return _LITERAL
+    if isinstance(argument, types.GenericAlias):
+        return _NAMES.get(id(origin))
+    alias = f"@typing.{getattr(argument, '_name', None)}"
+    return alias if alias in _PLAIN else None
 
 
 def resolve(name: Any, find: Callable[[str], Any], depth: int = 0) -> Any:
@@ -66,11 +113,17 @@ def resolve(name: Any, find: Callable[[str], Any], depth: int = 0) -> Any:
         return _PLAIN[name] if name in _PLAIN else find(name)
     if type(name) is not list or len(name) != 2 or type(name[1]) is not list or not name[1]:
         raise PayloadError("a stored type name is malformed")
+    if name[0] == _LITERAL:
+        if not all(type(one) in _LITERALS for one in name[1]):
+            raise PayloadError("a stored type name is malformed")
+        return typing.Literal[tuple(name[1])]
     arguments = tuple(resolve(one, find, depth + 1) for one in name[1])
-    if name[0] == "@union":
+    if name[0] == _UNION:
         return typing.Union[arguments]  # noqa: UP007 - the arguments are only known here
+    if name[0] == _OR:
+        return functools.reduce(operator.or_, arguments)
     head = resolve(name[0], find, depth + 1)
-    if not (isinstance(head, type) and (name[0] in _PLAIN or hasattr(head, "__pydantic_generic_metadata__"))):
+    if not (name[0] in _PLAIN or (isinstance(head, type) and hasattr(head, "__pydantic_generic_metadata__"))):
         raise PayloadError("a stored type name has arguments for a class that takes none")
     generic: Any = head
     return generic[arguments]

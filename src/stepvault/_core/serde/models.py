@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 from pydantic import BaseModel
 
 from stepvault._core.serde import wire
+from stepvault._core.serde.making import NOT_ITS_DATA, undisturbed
 from stepvault._core.serde.plans import Plan, fingerprint_of, set_attribute
 from stepvault._core.serde.registry import Upcaster
 from stepvault._core.serde.wire import Labels, Reduced
 from stepvault.errors import PayloadError
 
 _BY_NAME = "by_name" in inspect.signature(BaseModel.model_validate).parameters
-_CONSTRUCT = getattr(BaseModel.model_construct, "__func__", None)
 _LABELS: Labels = ("", "", "", "{}", "", "", "", "?{}")
 
 
@@ -23,8 +24,7 @@ class ModelPlan(Plan):
     """A pydantic model: fields, fields set, extras and private attributes.
 
     While the class is unchanged its values are not validated again (a validator need not accept its own
-    output): `model_construct` makes the object, so that `model_post_init` runs, and the stored state is laid
-    over it.
+    output): only `model_post_init` runs, as in `model_construct`, and the stored state is laid over what it did.
     """
 
     kind = "p"
@@ -35,8 +35,6 @@ class ModelPlan(Plan):
         self.names = tuple(fields)
         self.all_names = frozenset(self.names)
         self.fingerprint = fingerprint_of({name: field.annotation for name, field in fields.items()})
-        # Without private attributes, post-init and overrides, `model_construct` does no more than set the state.
-        self.bare = cls_is_bare(self.cls)
         self.aliases = {name: _input_name(name, field) for name, field in fields.items()}
 
     def reduce(self, value: Any) -> Reduced:
@@ -54,15 +52,13 @@ class ModelPlan(Plan):
         fields_set, extra, private = _state(state, self.all_names)
         if not same or not self.all_names.issuperset(fields):
             return self.validated(fields, fields_set, extra, private)
-        if self.bare:
-            made = self.cls.__new__(self.cls)
-            set_attribute(made, "__pydantic_private__", None)
-        else:
-            values = {self.aliases.get(name, name): value for name, value in fields.items()}
-            made = self.cls.model_construct(_fields_set=set(fields_set), **values)
-        set_attribute(made, "__dict__", fields)
-        set_attribute(made, "__pydantic_fields_set__", set(fields_set))
-        set_attribute(made, "__pydantic_extra__", extra)
+        made = self.cls.__new__(self.cls)
+        set_attribute(made, "__pydantic_private__", None)
+        if self.cls.__pydantic_post_init__ is not None:
+            _set_state(made, dict(fields), set(fields_set), dict(extra) if extra is not None else None)
+            with contextlib.suppress(*NOT_ITS_DATA):  # it need not accept its own output
+                undisturbed(lambda: made.model_post_init(None), [fields, extra])
+        _set_state(made, fields, set(fields_set), extra)
         if private:
             self._set_private(made, private)
         return made
@@ -85,13 +81,10 @@ class ModelPlan(Plan):
             set_attribute(made, "__pydantic_private__", {**(made.__pydantic_private__ or {}), **kept})
 
 
-def cls_is_bare(cls: type[BaseModel]) -> bool:
-    """Tell whether `model_construct` has nothing to run for a class."""
-    return (
-        cls.__pydantic_post_init__ is None
-        and getattr(cls.model_construct, "__func__", None) is _CONSTRUCT
-        and cls.__new__ is object.__new__
-    )
+def _set_state(made: Any, fields: dict[str, Any], fields_set: set[str], extra: dict[str, Any] | None) -> None:
+    set_attribute(made, "__dict__", fields)
+    set_attribute(made, "__pydantic_fields_set__", fields_set)
+    set_attribute(made, "__pydantic_extra__", extra)
 
 
 def _input_name(name: str, field: Any) -> str:

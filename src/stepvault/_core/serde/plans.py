@@ -149,5 +149,7 @@ def stray_attributes(value: Any, known: Any) -> list[str]:
     return [
         name
         for name in getattr(value, "__dict__", ())
-        if name not in known and type(getattr(type(value), name, None)).__name__ != "cached_property"
+        if name not in known
+        and name != "__orig_class__"  # left by `Box[int](1)`
+        and type(getattr(type(value), name, None)).__name__ != "cached_property"
     ]

@@ -156,6 +156,8 @@ class Policy:
             return generics.name_of(cls, self.class_name)
         if default_name(cls) not in TRUSTED:
             self._check_class(cls)
+            if not (self._is_allowed(cls.__module__, cls.__name__, cls.__qualname__) or is_plain_data(cls)):
+                raise Refused(f"{qualified(cls)}, its type argument, is not plain data; register it")
         return default_name(cls)
 
     def _check_writable(self, cls: type, plan: Plan) -> None:

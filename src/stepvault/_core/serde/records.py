@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
 import enum
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from stepvault._core.serde.making import NOT_ITS_DATA, constructed, undisturbed
 from stepvault._core.serde.plans import (
     MISSING,
     Plan,
@@ -23,11 +26,17 @@ from stepvault.errors import PayloadError
 _SCALARS = (str, int, float, bool, type(None), bytes)
 
 
+_BUILTINS = (str, int, float, complex, bytes, list, dict, tuple, set, frozenset, collections.deque)
+
+
 class FieldsPlan(Plan):
     """Objects made by `cls(**fields)`; fields the constructor does not take are set afterwards."""
 
+    open = False  # to attributes that are no fields
+
     def __init__(self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None) -> None:
         super().__init__(cls, name, version, upcasters)
+        self.builtin: Any = next((base for base in _BUILTINS if issubclass(cls, base)), None)
         self.arguments, annotations = self.describe()
         self.names = tuple(annotations)
         self.fingerprint = fingerprint_of(annotations)
@@ -50,6 +59,10 @@ class FieldsPlan(Plan):
             ) from None
 
     def fields_of(self, value: Any) -> dict[str, Any]:
+        if self.builtin is not None and (not hasattr(self.builtin, "clear") or self.builtin.__len__(value)):
+            raise Refused(f"it is a {self.builtin.__name__} besides its fields, which would be lost; store them apart")
+        if self.open:
+            return {**{n: getattr(value, n) for n in self.names if hasattr(value, n)}, **vars(value)}
         if self.strict and stray_attributes(value, self.known):
             raise Refused("it has attributes that are no fields, which would be lost")
         try:
@@ -58,13 +71,13 @@ class FieldsPlan(Plan):
             return {name: getattr(value, name) for name in self.names if hasattr(value, name)}
 
     def build(self, fields: dict[str, Any], state: list[Any], same: bool) -> Any:
-        if not fields.keys() <= self.known:
+        if not self.open and not fields.keys() <= self.known:
             refuse_unknown(self.label, fields, self.known)
         if same and self.direct:
-            made = self.cls(**fields)
-            overlay(made, fields)
-            return made
-        made = self.cls(**{argument: fields[name] for name, argument in self.arguments.items() if name in fields})
+            arguments = fields
+        else:
+            arguments = {argument: fields[name] for name, argument in self.arguments.items() if name in fields}
+        made = constructed(self.cls, arguments) if same else self.cls(**arguments)
         overlay(made, fields if same else {n: v for n, v in fields.items() if n not in self.arguments})
         return made
 
@@ -76,6 +89,7 @@ class DataclassPlan(FieldsPlan):
 
     def describe(self) -> tuple[dict[str, str], dict[str, Any]]:
         found = dataclasses.fields(self.cls)
+        self.open = getattr(self.cls, "__pydantic_config__", {}).get("extra") == "allow"
         return {f.name: f.name for f in found if f.init}, {f.name: f.type for f in found}
 
 
@@ -102,10 +116,14 @@ class NamedTuplePlan(Plan):
     def fields_of(self, value: Any) -> dict[str, Any]:
         if len(value) != len(self.names):
             raise Refused("it has more items than its class has fields")
+        if self.strict and stray_attributes(value, self.names):
+            raise Refused("it has attributes that are no fields, which would be lost")
         return dict(zip(self.names, tuple.__iter__(value), strict=True))
 
     def build(self, fields: dict[str, Any], state: list[Any], same: bool) -> Any:
         refuse_unknown(self.label, fields, self.names)
+        if len(fields) == len(self.names):  # past a `__new__` that takes something else
+            return tuple.__new__(self.cls, [fields[name] for name in self.names])
         return self.cls(**fields)
 
 
@@ -148,8 +166,19 @@ class BaseValuePlan(Plan):
     def build(self, fields: dict[str, Any], state: list[Any], same: bool) -> Any:
         if type(fields["value"]) is not self.base:
             raise PayloadError(f"a stored {self.label} has another base value than its class")
-        made = self.cls(fields["value"])
+        made = self._made(fields["value"])
         overlay(made, fields.get("state", {}))
+        return made
+
+    def _made(self, value: Any) -> Any:
+        with contextlib.suppress(*NOT_ITS_DATA):
+            made = undisturbed(lambda: self.cls(value), [value])
+            if base_value(made, self.base) == value:
+                return made
+        # Its constructor takes, or makes of it, something else.
+        made = self.base.__new__(self.cls, value)
+        if hasattr(self.base, "clear"):
+            self.base.__init__(made, value)
         return made
 
 
@@ -177,7 +206,7 @@ class ObjectPlan(Plan):
         return found
 
     def build(self, fields: dict[str, Any], state: list[Any], same: bool) -> Any:
-        made = self.cls(**{name: fields[name] for name in self.arguments if name in fields})
+        made = constructed(self.cls, {name: fields[name] for name in self.arguments if name in fields})
         overlay(made, fields)
         return made
 
