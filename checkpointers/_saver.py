@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -13,7 +13,6 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
-    DeltaChannelHistory,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
@@ -41,6 +40,9 @@ from stepvault.checkpointers._ops.context import Core, Scope, address_of
 from stepvault.checkpointers._options import StorageOptions, build_core
 from stepvault.errors import FencedError
 from stepvault.lineage import Lineage
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import DeltaChannelHistory  # not in 4.0
 
 T = TypeVar("T")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite
+from langgraph.checkpoint.base import PendingWrite
 
 from stepvault._core.codec import unpack
 from stepvault._core.plan import Op
@@ -15,6 +16,9 @@ from stepvault._core.values import Decoder
 from stepvault.checkpointers._ops import evolution
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.load import pending_writes, read, tuple_of
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import DeltaChannelHistory  # not in langgraph-checkpoint 4.0
 
 
 def delta_history(scope: Scope, at: Address, channels: Sequence[str]) -> Op[dict[str, DeltaChannelHistory]]:

@@ -10,7 +10,6 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     PendingWrite,
-    writes_sort_key,
 )
 
 from stepvault._core.chunks import unpack_row
@@ -213,7 +212,8 @@ def _pending(
     decoded = []
     for row, (path, writes, _, version) in bodies:
         task = id_of(row.task)
-        decoded += [(writes_sort_key(path, task, write.idx), task, write, version) for write in writes]
+        # As LangGraph's `writes_sort_key` has it, which is not in 4.0.
+        decoded += [((path, task, write.idx), task, write, version) for write in writes]
     decoded.sort(key=lambda entry: entry[0])
     pending = [(task, write.channel, decoder.value(write.form)) for _, task, write, _ in decoded]
     return pending, [version for *_, version in decoded]

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import xxhash
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from stepvault._core.manifest import (
     Extents,
@@ -31,11 +30,13 @@ from stepvault._core.manifest import (
     unpack_runs,
 )
 from stepvault._core.ports import JSONPLUS_FLAG, Port
+from stepvault._core.serde.library import trusted_class
 from stepvault.errors import StepvaultError, TruncatedError, UnsupportedFormatError, ValueNotSerializableError
 
 INLINE, LIST, DICT, WHOLE, TEXT, BYTES, LIST_BLOCKS, DICT_BLOCKS, NESTED, FOREIGN, DELTA = range(11)
 
 _AROUND = (NESTED, DELTA)
+_DeltaSnapshot = trusted_class("langgraph.checkpoint.serde.types:_DeltaSnapshot")  # None before 4.1
 
 Form: TypeAlias = Any
 T = TypeVar("T")
@@ -284,6 +285,8 @@ class Decoder:
         if code == NESTED:
             return {name: self.value(part) for name, part in form[1].items()}
         if code == DELTA:
+            if _DeltaSnapshot is None:
+                raise UnsupportedFormatError("a stored delta snapshot needs a newer langgraph-checkpoint")
             return _DeltaSnapshot(self.value(form[1]))
         if code == FOREIGN:
             return self._typed(form[1], self._join(unpack_runs(form[2])))
