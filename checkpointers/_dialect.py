@@ -12,6 +12,7 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import (
     CheckpointRow,
+    Deleted,
     Doc,
     DocChange,
     Elements,
@@ -75,8 +76,8 @@ class Dialect(Protocol):
         """
         ...
 
-    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
-        """Remove a thread whole; the number of its checkpoints (0: there was none).
+    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
+        """Remove a thread whole, and say what it was.
 
         With a `rev`: only if it still stands at that revision, else None.
         """

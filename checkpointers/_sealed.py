@@ -18,6 +18,7 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import (
     CheckpointRow,
+    Deleted,
     Doc,
     DocChange,
     Elements,
@@ -184,16 +185,20 @@ class SealedDialect(SealedLists):
             removal = replace(removal, rewritten=rows_of.sealed_chunks(opening.seal, removal.rewritten))
         return (yield from self._inner.remove(opening.guard, removal))
 
-    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
+    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
         """See `Dialect`; the thread's key goes after it."""
         token = yield from self._token(key)
-        ((thread, _),) = yield from self._inner.notes_at([(token, b"")])
+        if self._keys.accept_plain:
+            ((thread, _),) = yield from self._inner.notes_at([(token, b"")])
+            if thread is None:
+                return (yield from self._inner.delete(key, rev))
         removed = yield from self._inner.delete(token, rev)
-        if thread is None and self._keys.accept_plain:
-            return (yield from self._inner.delete(key, rev))
-        if thread is not None and removed is not None:
-            yield from self._keys.shred([bytes(thread.uid)])
-        return removed
+        if removed is None or removed.uid is None:
+            return removed
+        uid = bytes(removed.uid)
+        notes = yield from self._opened_notes(key.tenant, uid, removed.notes)
+        yield from self._keys.shred([uid])
+        return removed._replace(notes=notes)
 
     def copy(self, source: ThreadRow, guard: Guard) -> Op[bool]:
         raise NotImplementedError("Rows are bound to their thread: a copy is sealed anew, see `_ops.transfer`.")
@@ -242,10 +247,13 @@ class SealedDialect(SealedLists):
         found = yield from self._inner.notes(thread._replace(no=place.no), prefix)
         if place.plain:
             return found
+        return (yield from self._opened_notes(place.tenant, bytes(thread.uid), found))
+
+    def _opened_notes(self, tenant: bytes, uid: bytes, found: Sequence[Note]) -> Op[list[Note]]:
         sealed = [(note.key, note.body) for note in found if note.key != REAL_ID and note.body is not None]
         if not sealed:
             return []
-        seal = yield from self._keys.sealer(place.tenant, bytes(thread.uid), [body for _, body in sealed])
+        seal = yield from self._keys.sealer(tenant, uid, [body for _, body in sealed])
         try:
             return sorted(rows_of.opened_note(seal, key, body) for key, body in sealed)
         except KeyShreddedError:

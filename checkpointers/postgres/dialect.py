@@ -15,6 +15,7 @@ from stepvault._core.manifest import page_of, unpack_pages
 from stepvault._core.plan import Batch, Op, Row, Stmt
 from stepvault._core.rows import (
     CheckpointRow,
+    Deleted,
     Doc,
     DocChange,
     Elements,
@@ -227,14 +228,16 @@ class PostgresDialect:
         return True
         yield
 
-    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
+    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
         names = {"tenant": key.tenant, "thread": key.thread}
         lock = self._stmt("lock_thread", **names) if rev is None else self._stmt("lock_thread_at", rev=rev, **names)
         batch = [Stmt(lock.sql, lock.args, guard=True), self._stmt("delete_thread", **names)]
         replies = yield Batch(batch, retry=True)
-        if len(replies) == 2:
-            return cast(int, replies[1][0][0])
-        return 0 if rev is None else None
+        if len(replies) < 2:
+            return Deleted() if rev is None else None
+        rows = replies[1]
+        count, uid, *_ = rows[0]
+        return Deleted(count, uid, [Note(*row[2:]) for row in rows if row[2] is not None])
 
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         assert guard.thread is not None

@@ -260,13 +260,13 @@ SELECT no FROM {thread} WHERE tenant = %(tenant)s AND thread = %(thread)s FOR UP
 SELECT no FROM {thread} WHERE tenant = %(tenant)s AND thread = %(thread)s AND rev = %(rev)s FOR UPDATE
 
 -- name: delete_thread
-WITH h AS (DELETE FROM {thread} WHERE tenant = %(tenant)s AND thread = %(thread)s RETURNING no),
+WITH h AS (DELETE FROM {thread} WHERE tenant = %(tenant)s AND thread = %(thread)s RETURNING no, uid),
     a AS (DELETE FROM {chunk} WHERE t = (SELECT no FROM h)),
     b AS (DELETE FROM {write} WHERE t = (SELECT no FROM h)),
     m AS (DELETE FROM {meta} WHERE t = (SELECT no FROM h)),
-    o AS (DELETE FROM {note} WHERE t = (SELECT no FROM h)),
+    o AS (DELETE FROM {note} WHERE t = (SELECT no FROM h) RETURNING key, body),
     c AS (DELETE FROM {checkpoint} WHERE t = (SELECT no FROM h) RETURNING 1)
-SELECT count(*) FROM c
+SELECT (SELECT count(*) FROM c), h.uid, o.key, o.body FROM h LEFT JOIN o ON true ORDER BY o.key
 
 -- name: remove_checkpoints
 WITH x AS (SELECT * FROM unnest(%(namespaces)s::bytea[], %(ids)s::bytea[]) x(ns, id)),

@@ -12,7 +12,7 @@ from stepvault._core.ids import text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.manifest import first_of, page_of
 from stepvault._core.plan import Batch, Op, Script
-from stepvault._core.rows import CheckpointRow, Elements, Guard, Note, Removal, ThreadRow, WriteRow
+from stepvault._core.rows import CheckpointRow, Deleted, Elements, Guard, Note, Removal, ThreadRow, WriteRow
 from stepvault.checkpointers.redis.indexes import Indexes
 from stepvault.checkpointers.redis.keys import member_of
 from stepvault.checkpointers.redis.packing import (
@@ -149,13 +149,13 @@ class Writing(Indexes):
 
     # -- removing and copying
 
-    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
+    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
         (reply,) = yield Batch([Script("delete", (self.keys.thread(member_of(key)),), (rev or b"",))])
         if not reply:
-            return 0 if rev is None else None
-        count, score, *groups = reply
+            return Deleted() if rev is None else None
+        count, score, uid, notes, *groups = reply
         yield from self._leave(key, score, groups)
-        return int(count)
+        return Deleted(int(count), uid or None, list(map(Note, notes[::2], notes[1::2])))
 
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         """In bounded calls, each of which leaves a whole thread; an interrupted removal is finished by the next."""

@@ -15,6 +15,7 @@ from stepvault._core.migrate import migrations_in, pending, statements
 from stepvault._core.plan import Atomic, Batch, Op, Stmt
 from stepvault._core.rows import (
     CheckpointRow,
+    Deleted,
     Doc,
     DocChange,
     Elements,
@@ -202,11 +203,14 @@ class SqliteDialect:
         no = _number(guard, replies)
         return None if no is None else (no, all(replies[first : first + len(rows)]))
 
-    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
+    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
         batch = [Stmt(SQL["thread_at"], (*key, rev), guard=True)] if rev is not None else []
-        batch += [Stmt(SQL[name], key) for name in ("count_checkpoints", *_DELETES)]
+        batch += [Stmt(SQL[name], key) for name in ("notes_of_thread", "count_checkpoints", *_DELETES)]
         replies = yield Batch(batch)
-        return replies[-len(_DELETES) - 1][0][0] if replies[0] else None
+        if rev is not None and not replies[0]:
+            return None
+        notes, ((count,),), *_, found = replies[-len(_DELETES) - 2 :]
+        return Deleted(count, found[0][0] if found else None, [Note(*row) for row in notes])
 
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         assert guard.thread is not None

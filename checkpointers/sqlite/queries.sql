@@ -118,7 +118,11 @@ DELETE FROM stepvault_doc WHERE space = ?1 AND key = ?2 AND version = ?3 RETURNI
 SELECT {now}
 
 -- name: delete_thread
-DELETE FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2 RETURNING no
+DELETE FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2 RETURNING uid
+
+-- name: notes_of_thread
+SELECT key, body FROM stepvault_note WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2)
+ORDER BY key
 
 -- name: count_checkpoints
 SELECT count(*) FROM stepvault_checkpoint WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2)

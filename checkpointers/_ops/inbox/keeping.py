@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stepvault._core.knowledge import ThreadKey
@@ -23,26 +24,21 @@ class Outside:
     effects: list[bytes]
 
 
-def outside(scope: Scope, key: ThreadKey) -> Op[Outside]:
-    """Everything outside a thread that tells of it."""
-    ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
-    return _outside(scope, (yield from scope.core.dialect.notes(thread, b"")) if thread else [])
-
-
-def _outside(scope: Scope, notes: list[Note]) -> Outside:
+def _outside(scope: Scope, notes: Sequence[Note]) -> Outside:
     entries = [entry_of(scope, note.body) for note in notes if note.key[:1] in (WAITING, CLOSED) and note.body]
     return Outside(entries, [note.key for note in notes if note.key[:1] == effects.PREFIX])
 
 
 def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
     """Remove a thread and whatever leads to it, see `Dialect.delete`; hints left by a crash are dropped by readers."""
-    left = yield from outside(scope, key)
     removed = yield from scope.core.dialect.delete(key, rev)
-    if removed is not None:
-        scope.core.knowledge.forget(key)
-        yield from index.forget(scope, key, [(entry, None) for entry in left.entries])
-        yield from effects.drop_hints(scope, key, left.effects)
-    return removed
+    if removed is None:
+        return None
+    scope.core.knowledge.forget(key)
+    left = _outside(scope, removed.notes)
+    yield from index.forget(scope, key, [(entry, None) for entry in left.entries])
+    yield from effects.drop_hints(scope, key, left.effects)
+    return removed.checkpoints
 
 
 def settle_copy(scope: Scope, key: ThreadKey) -> Op[None]:

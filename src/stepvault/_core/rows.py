@@ -68,6 +68,14 @@ class Note(NamedTuple):
     body: bytes | None  # None: remove it
 
 
+class Deleted(NamedTuple):
+    """What a thread was that has been removed whole; nothing, if there was none."""
+
+    checkpoints: int = 0
+    uid: bytes | None = None
+    notes: Sequence[Note] = ()
+
+
 class Doc(NamedTuple):
     """A small record outside any thread, ordered by key within its space."""
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
-from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, Error, Rollback
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, Error, IsolationLevel, Rollback
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from typing_extensions import LiteralString
@@ -181,7 +181,7 @@ def _transaction(connection: Connection[Any], mode: Mode, manners: _Manners) -> 
     with watch.over(connection):
         transaction.__enter__()
     try:
-        if outermost:
+        if outermost and not _is_said(connection, mode):
             session.execute(_ISOLATION[mode])
         yield session
         if session.refused:
@@ -286,7 +286,7 @@ async def _atransaction(
     with watch.over_task(connection):
         await transaction.__aenter__()
     try:
-        if outermost:
+        if outermost and not _is_said(connection, mode):
             await session.execute(_ISOLATION[mode])
         yield session
         if session.refused:
@@ -303,3 +303,8 @@ async def _atransaction(
 def _is_idle(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
     """Whether no transaction of the caller's is open on it."""
     return connection.pgconn.transaction_status == TransactionStatus.IDLE
+
+
+def _is_said(connection: Connection[Any] | AsyncConnection[Any], mode: Mode) -> bool:
+    """Whether its BEGIN names the isolation that is wanted, as that of our own connections does for writes."""
+    return mode == "write" and connection.isolation_level == IsolationLevel.READ_COMMITTED

@@ -8,12 +8,13 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from psycopg import AsyncConnection, Connection, OperationalError, ProgrammingError
+from psycopg import AsyncConnection, Connection, IsolationLevel, OperationalError, ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
@@ -122,7 +123,9 @@ class UrlPool:
                 with self._connect() as connection:
                     direct = connection.execute(_WHO).fetchone() == (connection.info.backend_pid,)
                 options = self._options
-                pool = ConnectionPool(options.conninfo(), **options.pool_arguments(direct))
+                arguments = options.pool_arguments(direct)
+                configure = arguments.pop("configure", None)
+                pool = ConnectionPool(options.conninfo(), configure=partial(_made, configure), **arguments)
                 pool.open()
                 _await_first(pool, min(1.0, options.pool_timeout))
                 self._pool = pool
@@ -140,6 +143,13 @@ class UrlPool:
         pool, self._pool = self._pool, None
         if pool is not None and self._pid == os.getpid():
             pool.close()
+
+
+def _made(configure: Callable[[Connection[Any]], None] | None, connection: Connection[Any]) -> None:
+    """What a new connection needs; said in BEGIN, the isolation costs no round trip of its own."""
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
+    if configure is not None:
+        configure(connection)
 
 
 def _await_first(pool: ConnectionPool[Any], seconds: float) -> None:
@@ -256,6 +266,7 @@ class _LoopPool:
 
     async def _made(self, connection: AsyncConnection[Any]) -> None:
         self._connections.add(connection)
+        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         if self._configure is not None:
             await self._configure(connection)
 
