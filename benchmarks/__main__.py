@@ -31,7 +31,8 @@ BACKENDS = ("sqlite", "postgres", "redis")
 Results = dict[tuple[str, str, str], list[Numbers]]
 
 _LEGEND = """official: LangGraph's own saver, as durable as ours. default: as it is shipped (SQLite: synchronous=FULL).
-pool: on a pool of 10. memory: InMemorySaver. limit: the same bytes through the database's client, no history."""
+pool: on a pool of 10. memory: InMemorySaver. limit: the same bytes through the database's client, no history.
+plain: langgraph-checkpoint-plainredis, a saver without modules."""
 
 
 def run_all(arguments: argparse.Namespace, console: Console) -> Results:

@@ -107,10 +107,10 @@ class Backends:
     def _redis(self) -> Iterator[Place]:
         import redis
 
-        from tests.servers import Valkey
+        from benchmarks.redis_stack import redis_url
 
         if "redis" not in self._urls:
-            self._urls["redis"] = self._behind_latency(self._stack.enter_context(Valkey()).url)
+            self._urls["redis"] = self._behind_latency(redis_url(self._stack))
         url = self._urls["redis"]
         with contextlib.closing(redis.from_url(url)) as client:
             client.flushall()

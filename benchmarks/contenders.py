@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
@@ -16,9 +15,6 @@ Open = Callable[[Place], AbstractContextManager[Any]]
 AsyncOpen = Callable[[Place], AbstractAsyncContextManager[Any]]
 
 EVERYTHING = frozenset(("chat", "raw", "async", "manage"))
-REDIS_STACK = os.environ.get(
-    "STEPVAULT_BENCH_REDIS_STACK_URL"
-)  # the official Redis saver needs RedisJSON and RediSearch
 
 
 @dataclass(frozen=True)
@@ -154,7 +150,7 @@ async def _postgres_pool(place: Place) -> AsyncIterator[Any]:
 def _redis(place: Place) -> Iterator[Any]:
     from langgraph.checkpoint.redis import RedisSaver
 
-    with RedisSaver.from_conn_string(_redis_stack()) as saver:
+    with _needs_modules(), RedisSaver.from_conn_string(place.address) as saver:
         saver.setup()
         yield saver
 
@@ -164,15 +160,40 @@ async def _redis_async(place: Place) -> AsyncIterator[Any]:
     from langgraph.checkpoint.redis.aio import AsyncRedisSaver
 
     arguments = {"max_connections": 1000}  # with the default, 64 tasks meet "Too many connections"
-    async with AsyncRedisSaver.from_conn_string(_redis_stack(), connection_args=arguments) as saver:
-        await saver.asetup()
+    with _needs_modules():
+        async with AsyncRedisSaver.from_conn_string(place.address, connection_args=arguments) as saver:
+            await saver.asetup()
+            yield saver
+
+
+@contextlib.contextmanager
+def _needs_modules() -> Iterator[None]:
+    from redis import ResponseError
+
+    try:
+        yield
+    except ResponseError as exc:
+        if "unknown command" not in str(exc):
+            raise
+        raise ImportError("needs a Redis Stack, see benchmarks/redis_stack.py") from exc
+
+
+@contextlib.contextmanager
+def _plainredis(place: Place) -> Iterator[Any]:
+    from langgraph_checkpoint_plainredis import RedisSaver
+
+    with contextlib.closing(RedisSaver(url=place.address)) as saver:
         yield saver
 
 
-def _redis_stack() -> str:
-    if REDIS_STACK is None:
-        raise ImportError("the official Redis saver needs a Redis Stack: STEPVAULT_BENCH_REDIS_STACK_URL")
-    return REDIS_STACK
+@contextlib.asynccontextmanager
+async def _plainredis_async(place: Place) -> AsyncIterator[Any]:
+    import redis.asyncio
+    from langgraph_checkpoint_plainredis import AsyncRedisSaver
+
+    client = redis.asyncio.from_url(place.address, protocol=2, max_connections=1000)
+    async with client:
+        yield AsyncRedisSaver(client)
 
 
 def _never(place: Place) -> Any:
@@ -193,5 +214,6 @@ CONTENDERS = [
     Contender("limit", "postgres", postgres_limit, workloads=_RAW),
     *_our_entries("redis"),
     Contender("official", "redis", _redis, _redis_async),
+    Contender("plain", "redis", _plainredis, _plainredis_async),
     Contender("limit", "redis", redis_limit, workloads=_RAW),
 ]
