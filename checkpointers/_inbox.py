@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from langchain_core.callbacks import BaseCallbackHandler
+
 from stepvault._core.plan import Op
 from stepvault.checkpointers._ops.inbox import decisions, feed, keeping, queries, renaming
 from stepvault.checkpointers._ops.inbox.entries import interrupt_of
+from stepvault.checkpointers._pauses import pause_handler
 from stepvault.errors import ConfigurationError
 from stepvault.inbox import ChangePage, Decision, InboxPage, PendingInterrupt
 
@@ -30,6 +33,17 @@ class Inbox:
 
     async def _arun(self, op: Op[T]) -> T:
         return await self._saver._arun(renaming.present(self._saver._scope, op))
+
+    @property
+    def pauses(self) -> BaseCallbackHandler:
+        """Lists pauses of `interrupt_before` and `interrupt_after`: a handler for the `callbacks` of a config.
+
+        `graph.with_config(callbacks=[vault.inbox.pauses])`; the config of a lease has it.
+
+        Raises:
+            ConfigurationError: This LangGraph does not tell handlers of pauses.
+        """
+        return pause_handler(self._saver)
 
     def list(
         self,
@@ -82,10 +96,10 @@ class Inbox:
         scope = self._saver._scope
         wanted = queries.wanted(subject, thread_id, node, external_ref, scope.core.evolution.aliases)
         if external_ref is not None:
-            return queries.with_reference(scope, external_ref, status, wanted)
+            return queries.with_reference(scope, external_ref, status, wanted, limit, cursor)
         if thread_id is not None:
             return queries.of_thread(scope, scope.key(thread_id), status, wanted, limit, cursor)
-        return queries.listed(scope, status, wanted, limit, cursor)
+        return queries.listed(scope, queries.families_of(scope, subject, node), status, wanted, limit, cursor)
 
     def get(self, interrupt_id: str) -> PendingInterrupt:
         """One interrupt, with its decision if there is one.

@@ -15,6 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from stepvault._core.plan import Op
 from stepvault.checkpointers._ops import leasing, permits
 from stepvault.checkpointers._ops.context import LEASE_TOKEN, Address
+from stepvault.checkpointers._pauses import pause_handlers
 from stepvault.errors import ConfigurationError, StorageError
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class ThreadLease:
         self._token = os.urandom(16).hex()
         self._at = Address(saver._scope.key(thread_id), b"", None, None, self._token.encode())
         self.config: RunnableConfig = {"configurable": {"thread_id": str(thread_id), LEASE_TOKEN: self._token}}
+        if heard := pause_handlers(saver):
+            self.config["callbacks"] = heard
         self._stop = threading.Event()
         self._beat: threading.Thread | asyncio.Task[None] | None = None
         self._before: Token[bytes] | None = None

@@ -14,8 +14,9 @@ Span = tuple[int, int]  # offset, size
 _WHOLE: Sequence[Span] = ((0, 16),)
 _PAIR: Sequence[Span] = ((0, 16), (16, 16))
 _INBOX: Mapping[bytes, Sequence[Span]] = {
-    index.WAITS: ((9, 8),),
-    index.CLOSED: ((9, 8),),
+    index.LISTS: ((10, 8),),
+    index.SUBJECTS: ((1, 16), (26, 8)),
+    index.NODES: ((1, 16), (26, 8)),
     index.DUE: ((9, 8),),
     index.IDS: ((17, 8),),
     index.REFERENCES: ((1, 16), (17, 8)),

@@ -47,6 +47,8 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     if not loaded.checkpoints:
         return None
     row = loaded.checkpoints[0]
+    if at.run is not None and not at.ns:
+        at.run.stands[at.key] = row.id
     writes = answers.unused(at, row, loaded.writes, state)
     decoder = scope.decoder(elements)
     size = view.size if view is not None else sum(map(len, elements.values()))

@@ -75,7 +75,7 @@ def put(
         row = CheckpointRow(at.ns, checkpoint_id, at.checkpoint, *_routing(at, kept), None, refs, body)
         elements = elements_for(scope, view, encoder)
         if at.run is not None and not at.ns:
-            at.run.putting[at.key] = checkpoint_id
+            at.run.putting[at.key] = at.run.stands[at.key] = checkpoint_id
         no = yield from scope.core.dialect.put(guard, elements, row, tokens(kept), [*upkeep.notes, *names])
         if no is None:
             return None

@@ -6,6 +6,7 @@ from functools import partial
 
 from langgraph.checkpoint.base import CheckpointTuple
 
+from stepvault._core.ids import id_key
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.state import State
@@ -13,6 +14,7 @@ from stepvault.checkpointers._ops import load, verifying
 from stepvault.checkpointers._ops.changing import change_state
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import db_now, touched
+from stepvault.checkpointers._ops.inbox import pausing
 
 _PAGE = 100
 _WORTH = 0.9  # of its time: a deadline is moved once a tenth of it has passed, not at every read
@@ -22,6 +24,8 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     """One checkpoint; reading it outside a run moves the deadline of its thread, if it has one and reads count."""
     found = yield from verifying.explained(scope, at, load.get_tuple(scope, at))
     view = scope.core.knowledge.of(at.key).view
+    if found is not None and at.run is not None and not at.ns and view is not None and view.state.paused:
+        yield from pausing.take(scope, at, id_key("checkpoint_id", found.checkpoint["id"]))
     if found is not None and at.run is None and scope.core.ttl.refresh_on_read and view is not None:
         expires_at, lifetime = view.state.expires_at, _lifetime(scope, view.state)
         if expires_at is not None and lifetime and expires_at - (yield from db_now(scope.core)) < _WORTH * lifetime:

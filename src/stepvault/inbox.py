@@ -23,7 +23,7 @@ class Decision:
     Run the graph with it: `graph.invoke(decision.command, decision.config)`.
 
     Attributes:
-        command: Resumes exactly this interrupt.
+        command: Resumes exactly this interrupt. None for a pause: LangGraph goes on from there without an input.
         config: Names its thread.
         answer: What was decided.
         by: Who decided.
@@ -31,7 +31,7 @@ class Decision:
         at: When, by the database's clock.
     """
 
-    command: Command[Any]
+    command: Command[Any] | None
     config: RunnableConfig
     answer: Any
     by: str | None
@@ -41,7 +41,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class PendingInterrupt:
-    """One question of a graph to a human.
+    """One question of a graph to a human, or one pause before it goes on.
 
     Attributes:
         id: Unique; LangGraph's id, with a suffix in a copied thread.
@@ -61,6 +61,9 @@ class PendingInterrupt:
         decision: The answer, once there is one.
         external_ref: Whatever a bot wants to find it by (a message id, a ticket).
         interrupt_id: LangGraph's id, as `Command(resume={interrupt_id: answer})` takes it.
+        kind: `question`: a node called `interrupt`; `pause`: `interrupt_before` or `interrupt_after` stopped the run.
+            A pause asks nothing (`value` is None), and its one answer is True: go on.
+        next: The nodes that run next, where a pause knows them, as `get_state().next` names them.
     """
 
     id: str
@@ -79,6 +82,8 @@ class PendingInterrupt:
     decision: Decision | None
     external_ref: str | None
     interrupt_id: str
+    kind: Literal["question", "pause"] = "question"
+    next: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that JSON can hold: times as ISO text, payloads in plain form, no command."""

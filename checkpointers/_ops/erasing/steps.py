@@ -179,6 +179,7 @@ def _delete_thread(scope: Scope, eraser: Eraser, current: Request, mark: bytes, 
                 return {}
             continue
         if not set(state.subjects) <= set(current.tokens) and current.shared == "keep":
+            yield from decisions.drop_subjects(scope, key, current.tokens)
             if (yield from _unlink(scope, current, key, loaded.thread, state)):
                 return {"shared": 1}
             continue

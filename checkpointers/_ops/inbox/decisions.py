@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from stepvault._core.knowledge import View
+from stepvault._core.knowledge import ThreadKey, View
 from stepvault._core.plan import Op
 from stepvault._core.rows import Elements
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
-from stepvault.checkpointers._ops.inbox.entries import Entry, decision_of, interrupt_of, moment, notes_of
+from stepvault.checkpointers._ops.inbox.entries import (
+    CLOSED,
+    WAITING,
+    Entry,
+    decision_of,
+    entry_of,
+    interrupt_of,
+    moment,
+    notes_of,
+)
 from stepvault.checkpointers._ops.inbox.index import Place
 from stepvault.checkpointers._ops.inbox.queries import Found, by_id, look_up
 from stepvault.checkpointers._ops.inbox.schema import check_answer
-from stepvault.checkpointers._ops.subjects import note_decider
+from stepvault.checkpointers._ops.subjects import note_decider, token
 from stepvault.errors import AlreadyDecidedError, DeadlinePassedError, InterruptNotFoundError, SupersededError
 from stepvault.inbox import Decision, PendingInterrupt
 
@@ -48,6 +58,7 @@ def amend(scope: Scope, public: str, **fields: Any) -> Op[PendingInterrupt]:
     """Change the deadline, its default or the external reference of an interrupt."""
     found = yield from by_id(scope, public)
     if "default" in fields:
+        check_answer(scope.native.loads(found.entry.schema), fields["default"])
         fields["default"] = scope.native.dumps(fields["default"])
     entry = yield from _change(scope, found, lambda entry, now: replace(entry, **fields), lambda entry: None)
     return interrupt_of(scope, found.key, found.thread.uid, entry)
@@ -77,6 +88,25 @@ def rename_decider(scope: Scope, at: Address, interrupt_id: str, name: str) -> O
         return 0
     yield from _change(scope, found, lambda entry, now: replace(entry, by=name), lambda entry: None)
     return 1
+
+
+def drop_subjects(scope: Scope, key: ThreadKey, marks: Collection[bytes]) -> Op[None]:
+    """Take people out of the interrupts of a thread that they leave."""
+    for prefix in (WAITING, CLOSED):
+        ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+        notes = (yield from scope.core.dialect.notes(thread, prefix)) if thread is not None else []
+        for note in notes:
+            entry = entry_of(scope, note.body) if note.body else None
+            if thread is None or entry is None:
+                continue
+            left = tuple(subject for subject in entry.subjects if token(scope, subject) not in marks)
+            if left != entry.subjects:
+                found = Found(key, thread, entry, entry)
+                yield from _change(scope, found, partial(_with_subjects, left), lambda entry: None)
+
+
+def _with_subjects(subjects: tuple[str, ...], entry: Entry, now: int) -> Entry:
+    return replace(entry, subjects=subjects)
 
 
 def _change(

@@ -51,6 +51,8 @@ class Entry:
     external_ref: str | None = None
     subjects: tuple[str, ...] = ()
     events: tuple[tuple[int, str], ...] = ()  # what the feed says of it: number, kind
+    nodes: tuple[str | None, ...] | None = None  # a pause before these nodes; None: a question
+    taken: int | None = None  # when a run went on from a pause
 
     @property
     def is_open(self) -> bool:
@@ -61,6 +63,7 @@ class Entry:
 
 
 _FIELDS = tuple(field.name for field in fields(Entry))
+_PLAIN = _FIELDS.index("nodes")  # fields that every entry has stored
 
 
 def note_keys(interrupt_id: str) -> tuple[bytes, bytes]:
@@ -74,7 +77,8 @@ def notes_of(scope: Scope, entries: Sequence[Entry]) -> list[Note]:
     notes = []
     for entry in entries:
         waiting, closed = note_keys(entry.id)
-        body = scope.core.codec.pack(scope.native.dumps([getattr(entry, name) for name in _FIELDS]))
+        names = _FIELDS if entry.nodes is not None else _FIELDS[:_PLAIN]
+        body = scope.core.codec.pack(scope.native.dumps([getattr(entry, name) for name in names]))
         if entry.is_open:
             notes += [Note(waiting, body), Note(closed, None)]
         else:
@@ -111,6 +115,8 @@ def interrupt_of(scope: Scope, key: ThreadKey, uid: bytes, entry: Entry) -> Pend
         decision=decision_of(scope, key, entry),
         external_ref=entry.external_ref,
         interrupt_id=entry.id,
+        kind="question" if entry.nodes is None else "pause",
+        next=tuple(node for node in entry.nodes or () if node is not None),
     )
 
 
@@ -122,7 +128,7 @@ def decision_of(scope: Scope, key: ThreadKey, entry: Entry) -> Decision | None:
 
     answer = shown(scope, entry.answer)
     return Decision(
-        command=Command(resume={entry.id: answer}),
+        command=Command(resume={entry.id: answer}) if entry.nodes is None else None,
         config={"configurable": {"thread_id": text_of(key.thread)}},
         answer=answer,
         by=entry.by,

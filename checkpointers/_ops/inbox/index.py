@@ -1,4 +1,6 @@
-"""Where interrupts are found: hints ordered by time, deadline, id and reference, and the feed of changes.
+"""Where interrupts are found: lists ordered by time, hints by deadline, id and reference, and the feed of changes.
+
+A list holds the interrupts of one status, of all, of one subject or of one node; a filter reads the shortest one.
 
 Everything here is written before the write it tells of, and says which revision of the thread that write replaces. So
 a reader can tell what is true, what may still become true and what never will: a write that was announced for a
@@ -23,7 +25,10 @@ from stepvault.checkpointers._ops.expiry import db_now
 from stepvault.checkpointers._ops.inbox.entries import Entry
 from stepvault.checkpointers._ops.spaces import space
 
-EVENTS, WAITS, CLOSED, DUE, IDS, REFERENCES = b"\x01", b"o", b"p", b"d", b"i", b"x"
+EVENTS, LISTS, SUBJECTS, NODES, DUE, IDS, REFERENCES = b"\x01", b"l", b"s", b"n", b"d", b"i", b"x"
+OPEN, DECIDED = b"o", b"d"  # lists of a family; a decided interrupt is in both
+CLOSED = {"answered": b"a", "superseded": b"s", "expired": b"e"}
+RANK = 24  # bytes of a key after the name of its list: a time, a thread and an interrupt
 _COUNTER = b"\x00"
 _SPACE = "inbox"
 
@@ -50,10 +55,14 @@ def hints_of(scope: Scope, thread: bytes, entry: Entry) -> set[bytes]:
     id_ = entry.id.encode("utf-8", "surrogatepass")
     place = scope.mark(_short(thread))[:8] + _short(id_)
     keys = {IDS + digest_of(entry.id) + place}
+    families = [LISTS, *(of_subject(scope, subject) for subject in entry.subjects)]
+    families += [of_node(scope, node) for node in {entry.node, *(entry.nodes or ())} if node is not None]
     if entry.is_open:
-        keys.add(WAITS + order_of(scope, thread, entry))
+        keys.update(family + OPEN + order_of(scope, thread, entry) for family in families)
     else:
-        keys.add(CLOSED + _number(entry.closed or 0) + place)
+        keys.update(family + CLOSED[entry.status] + _number(entry.closed or 0) + place for family in families)
+    if entry.status == "decided":
+        keys.add(LISTS + DECIDED + order_of(scope, thread, entry))
     if entry.status == "pending" and entry.deadline is not None:
         keys.add(DUE + _number(entry.deadline) + place)
     if entry.external_ref is not None:
@@ -63,8 +72,8 @@ def hints_of(scope: Scope, thread: bytes, entry: Entry) -> set[bytes]:
 
 def is_true(scope: Scope, place: Place, entry: Entry) -> bool:
     """Whether a hint leads to what it promises."""
-    if place.key[:1] == WAITS:
-        return entry.is_open and place.key[1:] == order_of(scope, place.thread, entry)
+    if place.key[:2] == LISTS + OPEN:
+        return entry.is_open and place.key[2:] == order_of(scope, place.thread, entry)
     return place.key in hints_of(scope, place.thread, entry)
 
 
@@ -145,6 +154,16 @@ def places(scope: Scope, prefix: bytes, after: bytes, limit: int) -> Op[list[Pla
     """Hints whose keys begin with a prefix, in order, from a key on."""
     found = yield from scope.core.dialect.docs(space(scope, _SPACE), prefix, after, limit)
     return [_place(doc) for doc in found]
+
+
+def of_subject(scope: Scope, subject: str) -> bytes:
+    """The family of lists of a subject."""
+    return SUBJECTS + scope.mark(digest_of(subject))
+
+
+def of_node(scope: Scope, node: str) -> bytes:
+    """The family of lists of a node."""
+    return NODES + scope.mark(digest_of(node))
 
 
 def digest_of(text: str) -> bytes:

@@ -13,7 +13,7 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
 from stepvault._core.renames import Aliases
-from stepvault._core.rows import ThreadRow, beyond
+from stepvault._core.rows import ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.inbox import index
@@ -34,6 +34,7 @@ from stepvault.errors import ConfigurationError, InterruptNotFoundError
 from stepvault.inbox import STATUSES, InboxPage, PendingInterrupt
 
 _PAGE = 100
+_MOST = 1000
 
 
 class Found(NamedTuple):
@@ -48,23 +49,77 @@ class Found(NamedTuple):
 Wanted = Callable[[PendingInterrupt], bool]
 
 
-def listed(scope: Scope, status: str | None, wanted: Wanted, limit: int, cursor: str | None) -> Op[InboxPage]:
-    """Interrupts of a status (None: open ones, then closed ones), oldest first."""
+class Lists(NamedTuple):
+    """Lists that are read as one, in the order of their ranks: what follows the name of a list in its keys."""
+
+    prefixes: Sequence[bytes]
+
+    def page(self, scope: Scope, after: bytes, limit: int) -> Op[list[Place]]:
+        """The next places after a rank."""
+        found: dict[bytes, Place] = {}
+        for prefix in self.prefixes:
+            for place in (yield from index.places(scope, prefix, prefix + after, limit)):
+                found[place.key[len(prefix) :]] = place
+        return [found[rank] for rank in sorted(found)[:limit]]
+
+
+def listed(
+    scope: Scope, families: Sequence[bytes], status: str | None, wanted: Wanted, limit: int, cursor: str | None
+) -> Op[InboxPage]:
+    """Interrupts of a status (None: open ones, then closed ones), oldest first.
+
+    Args:
+        scope: The saver's view.
+        families: Lists that hold every interrupt that is wanted.
+        status: Which status, see `STATUSES`.
+        wanted: What else they must be.
+        limit: At most this many.
+        cursor: Where the page before ended.
+    """
     check_page(status, limit)
-    kinds = [index.WAITS] if status in OPEN else [index.CLOSED] if status else [index.WAITS, index.CLOSED]
-    after = _position(cursor)
+    groups = _groups(families, status)
+    position = _position(cursor) or b"\x00"
+    if position[0] >= len(groups):
+        raise ConfigurationError(f"cursor {cursor!r} is not one that this list returned.")
     found: list[PendingInterrupt] = []
-    for kind in kinds:
-        while after < beyond(kind):
-            places = yield from index.places(scope, kind, after, _PAGE if len(kinds) > 1 else max(limit, 10))
+    after = position[1:]
+    for group in range(position[0], len(groups)):
+        size = max(limit, 10)
+        while True:
+            places = yield from groups[group].page(scope, after, size)
             for place, hit in (yield from verified(scope, places)):
                 interrupt = interrupt_of(scope, hit.key, hit.thread.uid, hit.entry)
                 if (status is None or interrupt.status == status) and wanted(interrupt):
                     found.append(interrupt)
                     if len(found) == limit:
-                        return InboxPage(found, place.key.hex())
-            after = places[-1].key if places else beyond(kind)
+                        return InboxPage(found, (bytes((group,)) + place.key[-index.RANK :]).hex())
+            if len(places) < size:
+                break
+            after = places[-1].key[-index.RANK :]
+            size = min(size * 2, _MOST)  # few of many are wanted: read on in larger pages
+        after = b""
     return InboxPage(found, None)
+
+
+def _groups(families: Sequence[bytes], status: str | None) -> list[Lists]:
+    """What to read, one after the other."""
+    if status == "decided":  # few at any time: runs use them
+        return [Lists([index.LISTS + index.DECIDED])]
+    opened = Lists([family + index.OPEN for family in families])
+    if status in OPEN:
+        return [opened]
+    closed = [index.CLOSED[status]] if status else list(index.CLOSED.values())
+    return [*([] if status else [opened]), Lists([family + letter for family in families for letter in closed])]
+
+
+def families_of(scope: Scope, subject: str | None, node: str | None) -> list[bytes]:
+    """The shortest lists that hold what is asked of a subject or a node; a node is listed under the name it had."""
+    if subject is not None:
+        return [index.of_subject(scope, subject)]
+    if node is None:
+        return [index.LISTS]
+    former = [name for name, present in scope.core.evolution.aliases.names.items() if present == node]
+    return [index.of_node(scope, name) for name in dict.fromkeys([node, *former])]
 
 
 def check_page(status: str | None, limit: int) -> None:
@@ -92,7 +147,7 @@ def of_thread(
     if thread is None:
         return InboxPage([], None)
     rows: list[tuple[bytes, PendingInterrupt]] = []
-    for prefix in (WAITING, CLOSED):
+    for prefix in (WAITING,) if status in OPEN else (WAITING, CLOSED):
         for note in (yield from scope.core.dialect.notes(thread, prefix)):
             assert note.body is not None
             hit = yield from _found(scope, key, thread, note.body)
@@ -105,13 +160,24 @@ def of_thread(
     return InboxPage(page, rows[limit - 1][0].hex() if len(rows) > limit else None)
 
 
-def with_reference(scope: Scope, reference: str, status: str | None, wanted: Wanted) -> Op[InboxPage]:
-    """Interrupts that carry an external reference."""
-    check_page(status, 1)
-    places = yield from index.places(scope, index.REFERENCES + index.reference(scope, reference), b"", _PAGE)
-    hits = yield from verified(scope, places)
-    shown = [interrupt_of(scope, hit.key, hit.thread.uid, hit.entry) for _, hit in hits]
-    return InboxPage([i for i in shown if (status is None or i.status == status) and wanted(i)], None)
+def with_reference(
+    scope: Scope, reference: str, status: str | None, wanted: Wanted, limit: int, cursor: str | None
+) -> Op[InboxPage]:
+    """Interrupts that carry an external reference, in no order that means something."""
+    check_page(status, limit)
+    prefix = index.REFERENCES + index.reference(scope, reference)
+    after, found = prefix + _position(cursor), list[PendingInterrupt]()
+    while True:
+        places = yield from index.places(scope, prefix, after, _PAGE)
+        for place, hit in (yield from verified(scope, places)):
+            interrupt = interrupt_of(scope, hit.key, hit.thread.uid, hit.entry)
+            if (status is None or interrupt.status == status) and wanted(interrupt):
+                found.append(interrupt)
+                if len(found) == limit:
+                    return InboxPage(found, place.key[len(prefix) :].hex())
+        if len(places) < _PAGE:
+            return InboxPage(found, None)
+        after = places[-1].key
 
 
 def due(scope: Scope, until: int) -> Op[list[PendingInterrupt]]:
@@ -157,7 +223,7 @@ def look_up(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[ThreadRow | 
 def _notes(place: Place) -> tuple[bytes, ...]:
     """Where the note of a hint may stand; that of one that waits in one place only."""
     keys = note_keys(place.id)
-    return keys[:1] if place.key[:1] == index.WAITS else keys
+    return keys[:1] if place.key[:2] == index.LISTS + index.OPEN else keys
 
 
 def _found(scope: Scope, key: ThreadKey, thread: ThreadRow, body: bytes) -> Op[Found]:
@@ -166,6 +232,8 @@ def _found(scope: Scope, key: ThreadKey, thread: ThreadRow, body: bytes) -> Op[F
     head = State.head_of(thread.extents)
     if entry.is_open and head is not None and head > entry.checkpoint:
         entry = entry.close("superseded", entry.created)
+    elif entry.status == "pending" and entry.taken is not None:
+        entry = entry.close("answered", entry.taken)
     place = place_of_send(entry.path)
     if entry.node is None and place is not None and not entry.ns:
         entry = replace(entry, node=(yield from _sent_to(scope, key, entry.checkpoint, place)))
@@ -202,9 +270,10 @@ def by_id(scope: Scope, public: str) -> Op[Found]:
 
 def _by_present_id(scope: Scope, interrupt_id: str) -> Op[Found | None]:
     """An open interrupt by the id that the present code gives it, since its node was renamed."""
-    after = index.WAITS
+    waits = index.LISTS + index.OPEN
+    after = waits
     while True:
-        places = yield from index.places(scope, index.WAITS, after, _PAGE)
+        places = yield from index.places(scope, waits, after, _PAGE)
         for _, hit in (yield from verified(scope, places)):
             if (yield from present_ids(scope, hit.key)).get(hit.entry.id) == interrupt_id:
                 return hit
@@ -220,8 +289,13 @@ def wanted(subject: str | None, thread_id: Any, node: str | None, external_ref: 
         return (
             (subject is None or subject in interrupt.subjects)
             and (thread_id is None or interrupt.thread_id == thread_text(thread_id))
-            and (node is None or (interrupt.node and aliases.node(interrupt.node)) == node)
+            and (node is None or node in _nodes_of(interrupt, aliases))
             and (external_ref is None or interrupt.external_ref == external_ref)
         )
 
     return fits
+
+
+def _nodes_of(interrupt: PendingInterrupt, aliases: Aliases) -> list[str]:
+    """The node that asked, or those that a pause stands before."""
+    return [aliases.node(node) for node in (interrupt.node, *interrupt.next) if node]

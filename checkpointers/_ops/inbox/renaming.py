@@ -71,6 +71,8 @@ class _Present:
         return replace(interrupt, node=node, interrupt_id=present_id, decision=decision)
 
     def _decision(self, decision: Decision) -> Op[Decision]:
+        if decision.command is None:
+            return decision
         ids = yield from self._ids_of((decision.config.get("configurable") or {})["thread_id"])
         resume = cast(dict[str, Any], decision.command.resume)
         return replace(

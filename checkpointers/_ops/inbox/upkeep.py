@@ -83,7 +83,9 @@ def on_writes(
     now = yield from db_now(scope.core)
     present = yield from waiting(scope, view)
     ids = {interrupt.id for interrupt in asked}
-    closed = [(e, e.close("answered", now)) for e in present if e.task == task and (done or e.id not in ids)]
+    passed = [e for e in present if e.nodes is not None and e.checkpoint == at.checkpoint and at.run is not None]
+    used = [e for e in present if e.task == task and e.nodes is None and (done or e.id not in ids)]
+    closed = [(e, e.close("answered", now)) for e in [*used, *passed]]
     new = [interrupt for interrupt in asked if not any(e.id == interrupt.id for e in present)]
     fresh = yield from _fresh(scope, at, view, task, path, new, now)
     return (yield from _upkeep(scope, at, view, state, fresh, closed))
@@ -114,7 +116,14 @@ def _upkeep(
     entries = yield from index.announce(scope, at.key, view.uid, view.rev, told)
     changed = [(before, after) for (before, _), after in zip(closed, entries, strict=False)]
     pending = max(0, state.pending + len(fresh) - len(closed))
-    return Upkeep(notes_of(scope, entries), replace(state, pending=pending), changed)
+    paused = state.paused and pending > 0 and not any(before.nodes is not None for before, _ in closed)
+    return Upkeep(notes_of(scope, entries), replace(state, pending=pending, paused=paused), changed)
+
+
+def deadline_of(scope: Scope, now: int) -> int | None:
+    """When what is asked now stops waiting, if it does."""
+    minutes = scope.core.interrupt_deadline
+    return now + int(minutes * 60_000) if minutes is not None else None
 
 
 def waiting(scope: Scope, view: View) -> Op[list[Entry]]:
@@ -149,7 +158,6 @@ def _fresh(
         return []
     keys = [(note_keys(i.id)[1], ORIGIN + i.id.encode("utf-8", "surrogatepass")) for i in asked]
     found = yield from scope.core.dialect.notes_at([(at.key, key) for pair in keys for key in pair])
-    minutes = scope.core.interrupt_deadline
     subjects = at.subjects or (yield from of_thread(scope, row_of(view)))
     entries = []
     for interrupt, (_, earlier), (_, origin) in zip(asked, found[::2], found[1::2], strict=True):
@@ -166,7 +174,7 @@ def _fresh(
             value=scope.native.dumps(interrupt.value),
             schema=scope.native.dumps(_schema(getattr(interrupt, "response_schema", None))),
             created=now,
-            deadline=now + int(minutes * 60_000) if minutes is not None else None,
+            deadline=deadline_of(scope, now),
             subjects=subjects,
             events=entry_of(scope, earlier).events if earlier else (),
         )

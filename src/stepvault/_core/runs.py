@@ -52,6 +52,7 @@ class Run:
     loaded: dict[ThreadKey, bytes | None] = field(default_factory=dict)
     heads: dict[ThreadKey, bytes | None] = field(default_factory=dict)
     putting: dict[ThreadKey, bytes] = field(default_factory=dict)  # its newest put, which may be stored unheard of
+    stands: dict[ThreadKey, bytes] = field(default_factory=dict)  # its newest root checkpoint, loaded or put
 
     def was_overtaken(self, key: ThreadKey, run_head: bytes | None) -> bool:
         """Whether the newest root checkpoint of a run is neither what this run started from nor its own."""
@@ -103,3 +104,10 @@ class Runs:
         if run.run_id is None and config.get("run_id") is not None:
             run.run_id = str(config["run_id"])
         return run
+
+    def standing_at(self, tenant: bytes, checkpoint: bytes) -> ThreadKey | None:
+        """The thread of the run that was last at this root checkpoint; None: no run of this process was."""
+        with self._lock:
+            runs = list(reversed(self._runs.values()))
+        threads = (key for run in runs for key, at in list(run.stands.items()) if at == checkpoint)
+        return next((key for key in threads if key.tenant == tenant), None)

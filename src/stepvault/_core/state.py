@@ -40,6 +40,7 @@ class State:
         since_trim: Checkpoints stored since its retention was last looked at.
         compacted: Its head was made by `compact_thread`.
         fenced: It holds nothing: it stands in the place of a thread that an erased person may not make.
+        paused: An open pause is among what waits.
         subjects: Keys of the data subjects this thread belongs to.
     """
 
@@ -56,6 +57,7 @@ class State:
     since_trim: int = 0
     fenced: bool = False
     compacted: bool = False
+    paused: bool = False
 
     def pack(self) -> bytes:
         parts: list[Any] = [
@@ -66,7 +68,8 @@ class State:
             list(self.subjects),
             self.run_head if self.run_head != self.head else True,
         ]
-        rare = [self.tick, self.answered, self.ttl, self.expires_at, self.since_trim, self.fenced, self.compacted]
+        rare = [self.tick, self.answered, self.ttl, self.expires_at, self.since_trim]
+        rare += [self.fenced, self.compacted, self.paused]
         if any(rare):
             parts += rare
         while len(parts) > 1 and not parts[-1]:
@@ -77,9 +80,9 @@ class State:
     def unpack(cls, packed: bytes) -> State:
         try:
             parts: list[Any] = ormsgpack.unpackb(bytes(packed))
-            parts += [None] * (13 - len(parts))
-            extents, head, pending, lease, subjects, run_head, *rare = parts[:13]
-            tick, answered, ttl, expires_at, since, fenced, compacted = rare
+            parts += [None] * (14 - len(parts))
+            extents, head, pending, lease, subjects, run_head, *rare = parts[:14]
+            tick, answered, ttl, expires_at, since, fenced, compacted, paused = rare
             return cls(
                 Extents.of(extents),
                 head,
@@ -94,6 +97,7 @@ class State:
                 since or 0,
                 bool(fenced),
                 bool(compacted),
+                bool(paused),
             )
         except (ValueError, TypeError) as exc:
             raise TruncatedError("The state of a thread row is damaged; restore the row from a backup.") from exc

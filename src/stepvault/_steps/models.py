@@ -102,12 +102,12 @@ class ActionStep(Step):
 
 
 class InterruptStep(Step):
-    """A question to a human.
+    """A question to a human, or a pause before a node.
 
     Attributes:
         interrupt_id: LangGraph's id of it.
-        node: The node that asked, where the saver knows.
-        value: What was asked.
+        node: The node that asked, where the saver knows; of a pause, the node that is next.
+        value: What was asked; None for a pause.
     """
 
     kind: Literal["interrupt"] = "interrupt"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
@@ -43,7 +44,8 @@ def questions_of(found: CheckpointTuple, known: Sequence[PendingInterrupt]) -> l
     """What was asked at a checkpoint, in order."""
     tasks = _tasks(found)
     if known:
-        return [_known(interrupt, tasks, place) for place, interrupt in enumerate(known)]
+        places = accumulate((interrupt.kind == "question" for interrupt in known), initial=0)
+        return [_known(interrupt, tasks, place) for place, interrupt in zip(places, known, strict=False)]
     return [question for task in tasks.values() for question in _unknown(task)]
 
 
@@ -82,7 +84,7 @@ def _known(interrupt: PendingInterrupt, tasks: dict[str, Asked], place: int) -> 
         question.answer = {"answer": decision.answer, "by": decision.by, "note": decision.note, "at": decision.at}
     elif interrupt.status == "answered":
         question.answered, question.answer_missing = True, ("at", "by")
-        answers = _answers_to(interrupt, tasks, place)
+        answers = [True] if interrupt.kind == "pause" else _answers_to(interrupt, tasks, place)
         if answers:
             question.answer = {"answer": answers[0]}
         else:

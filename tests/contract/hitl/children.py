@@ -113,10 +113,19 @@ def pay_at_once(place: Place, ledger: str, thread: str, line: Any, told: Any) ->
 def settle(saver: Any, ledger: str, thread: str) -> str:
     """What an operator does after a crash: run on; if in doubt look at the ledger, settle, run on."""
     graph = paying(saver, ledger)
-    effects = Effects(saver)
+    outcome = _run_on(saver, ledger, thread, None)
+    if graph.get_state(on_thread(thread)).next:  # it died before its answer was stored, maybe not before it paid
+        again = _run_on(saver, ledger, thread, Command(resume="yes"))
+        outcome = "asked again" if again == "ran on" else again
+    assert graph.get_state(on_thread(thread)).values["log"][1] == 500
+    return outcome
+
+
+def _run_on(saver: Any, ledger: str, thread: str, value: Any) -> str:
+    graph, effects = paying(saver, ledger), Effects(saver)
     try:
-        graph.invoke(None, on_thread(thread))
-        outcome = "ran on"
+        graph.invoke(value, on_thread(thread))
+        return "ran on"
     except EffectInDoubtError as exc:
         record: Any = exc.record
         assert record.id in {found.id for found in effects.in_doubt()}
@@ -124,12 +133,8 @@ def settle(saver: Any, ledger: str, thread: str) -> str:
         assert made in ([], [record.key])
         outcome = "in doubt, charged" if made else "in doubt, not charged"
         effects.resolve(record.id, **({"result": {"charged": 500}} if made else {"retry": True}))
-        graph.invoke(None, on_thread(thread))
-    if graph.get_state(on_thread(thread)).next:  # it died before its answer was stored
-        graph.invoke(Command(resume="yes"), on_thread(thread))
-        outcome = "asked again"
-    assert graph.get_state(on_thread(thread)).values["log"][1] == 500
-    return outcome
+        graph.invoke(value, on_thread(thread))
+        return outcome
 
 
 # -- deciding and asking
