@@ -21,7 +21,7 @@ from stepvault._core.runs import Runs
 from stepvault._drivers.gate import HybridGate, renew_after_fork
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._keys import keys_of
-from stepvault.checkpointers._ops.context import Clock, Core, Tables
+from stepvault.checkpointers._ops.context import Clock, Core, Tables, Wired
 from stepvault.checkpointers._sealed import SealedDialect
 from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError
@@ -101,11 +101,12 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
     """The shared parts of a saver."""
     native = serde if isinstance(serde, TypedSerializer) else options.serializer()
     keys = keys_of(dialect, options.keyring, options.keys_url)
-    knowledge, runs = Knowledge(HybridGate, options.cache_bytes), Runs()
-    renew_after_fork(knowledge, runs)
+    knowledge, runs, wired = Knowledge(HybridGate, options.cache_bytes), Runs(), Wired()
+    renew_after_fork(knowledge, runs, wired.reads)
     return Core(
         dialect=dialect if keys is None else SealedDialect(dialect, keys),
         keys=keys,
+        wired=wired,
         keyring=options.keyring,
         knowledge=knowledge,
         runs=runs,

@@ -141,6 +141,13 @@ class Dialect(Protocol):
         """Move the deadline of rows that still are as they were read."""
         ...
 
+    def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
+        """Take the deadline of items that have one; or give each that has lost it so a new one, a whole `ttl` away.
+
+        A pinned item keeps its `ttl`, stays pinned when it is put again, and is not touched.
+        """
+        ...
+
     def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
         """Remove every item below a prefix; the counts are of what was visible."""
         ...

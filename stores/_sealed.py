@@ -234,6 +234,10 @@ class SealedDialect:
             stored.append(row._replace(ns=ns, key=key))
         yield from self._inner.touch(tenant, stored)
 
+    def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
+        stored = yield from self._names(tenant)
+        yield from self._inner.pin(tenant, [stored.name(name) for name in names], pinned=pinned)
+
     def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
         names = yield from self._names(tenant)
         return (yield from self._inner.delete_prefix(tenant, names.ns(prefix)))

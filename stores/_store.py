@@ -17,13 +17,15 @@ from stepvault._core import plan
 from stepvault._core.ids import text_key
 from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
 from stepvault.stores._dialect import Dialect, Removed
-from stepvault.stores._ops import batch, indexing, namespaces, remove
+from stepvault.stores._ops import batch, indexing, namespaces, remove, threads
+from stepvault.stores._ops.batch import Plan as Prepared
 from stepvault.stores._ops.context import Scope
 from stepvault.stores._ops.embed import embed
 from stepvault.stores._ops.searching import ExtendedSearch, SearchExtras, SearchMode
+from stepvault.stores._ops.threads import Caller
 from stepvault.stores._ops.values import FoundItem
 from stepvault.stores._options import StoreOptions, build_core, index_settings, ttl_settings
-from stepvault.stores._provenance import current_source
+from stepvault.stores._provenance import current_caller
 
 T = TypeVar("T")
 
@@ -145,15 +147,24 @@ class StoreShell(BaseStore):
             EmbeddingError: The embedder failed; nothing was stored.
             StorageUnavailableError: The database did not answer.
         """
-        prepared = batch.prepare(self._scope, ops, current_source())
+        caller = current_caller()
+        prepared = batch.prepare(self._scope, ops, caller and caller.source)
         made = plan.run(batch.vectors(self._scope, prepared), NOWHERE)
-        return self._run(batch.execute(self._scope, prepared, made))
+        results = self._run(batch.execute(self._scope, prepared, made))
+        return self._run(self._witnessed(caller, prepared, results)) if self._scope.core.wired.threads else results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async version of `batch`."""
-        prepared = batch.prepare(self._scope, ops, current_source())
+        caller = current_caller()
+        prepared = batch.prepare(self._scope, ops, caller and caller.source)
         made = await plan.arun(batch.vectors(self._scope, prepared), NOWHERE)
-        return await self._arun(batch.execute(self._scope, prepared, made))
+        results = await self._arun(batch.execute(self._scope, prepared, made))
+        return (
+            await self._arun(self._witnessed(caller, prepared, results)) if self._scope.core.wired.threads else results
+        )
+
+    def _witnessed(self, caller: Caller | None, prepared: Prepared, results: list[Result]) -> plan.Op[list[Result]]:
+        return threads.witnessed(self._scope, caller, prepared.seen, [ns for ns, _ in prepared.puts], results)
 
     def search(  # type: ignore[override]
         self,

@@ -67,6 +67,7 @@ PURE_ENOUGH = {
     ("stepvault._core.key_cache", "threading"): "a lock around memory, held over no I/O",
     ("stepvault._core.knowledge", "threading"): "a lock around memory, held over no I/O",
     ("stepvault._core.runs", "threading"): "a lock around memory, held over no I/O",
+    ("stepvault._core.reads", "threading"): "a lock around memory, held over no I/O",
     ("stepvault._core.knowledge", "secrets"): "a hash seed that never leaves the process",
     ("stepvault._core.ids", "uuid4"): "`new_uid`, the one source of thread uids",
 }

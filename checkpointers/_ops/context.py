@@ -15,6 +15,7 @@ from stepvault._core.ids import id_key, text_key, text_of, thread_text
 from stepvault._core.knowledge import Knowledge, ThreadKey
 from stepvault._core.plan import Call, Op
 from stepvault._core.ports import Port
+from stepvault._core.reads import Reads
 from stepvault._core.runs import Run, Runs, is_bound
 from stepvault._core.values import Decoder
 from stepvault._keystore.keys import Keys
@@ -55,6 +56,14 @@ class Tables:
     admitted: float = float("-inf")
 
 
+@dataclass(slots=True)
+class Wired:
+    """What a vault has put beside this saver, and what that has told it; see `reads`."""
+
+    store: Any = None  # a `reads.Beside`
+    reads: Reads = field(default_factory=Reads)
+
+
 @dataclass(frozen=True, slots=True)
 class Core:
     """The parts of a saver that its views and clones share."""
@@ -80,6 +89,7 @@ class Core:
     evolution: Evolution = field(default_factory=Evolution)
     keys: Keys | None = None  # of a sealed database
     keyring: Keyring | None = None
+    wired: Wired = field(default_factory=Wired)
 
     def compute(self, work: Callable[[], T], size: int) -> Op[T]:
         """Do some encoding or decoding, off the event loop if it is much."""

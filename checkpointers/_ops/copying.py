@@ -9,7 +9,7 @@ from stepvault._core.ids import new_uid, text_of
 from stepvault._core.plan import Atomic, Op
 from stepvault._core.rows import Guard, Skeleton
 from stepvault._core.state import State
-from stepvault.checkpointers._ops import transfer
+from stepvault.checkpointers._ops import reads, transfer
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.errors import ConfigurationError, ConflictError
@@ -33,6 +33,8 @@ def copy_thread(scope: Scope, source_id: Any, target_id: Any) -> Op[None]:
             f"Thread {text_of(target.thread)!r} exists; nothing was copied. Delete it first or choose another id."
         )
     scope.core.knowledge.forget(target)
+    if copied:
+        yield from reads.pin_copy(scope, target)
 
 
 def _copy(scope: Scope, source: Any, target: Any) -> Op[bool | None]:

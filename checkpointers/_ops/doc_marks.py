@@ -29,6 +29,7 @@ _SPANS: Mapping[str, Sequence[Span]] = {
     "tombstones": _WHOLE,
     "links": _WHOLE,
     "holds": _WHOLE,
+    "pins": _PAIR,
     "erasures": (),
     "receipts": (),
     "signing": (),

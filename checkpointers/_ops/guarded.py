@@ -22,6 +22,7 @@ from stepvault.checkpointers._ops import permits
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import is_expired
 from stepvault.checkpointers._ops.load import read
+from stepvault.checkpointers._ops.reads import forget
 from stepvault.checkpointers._ops.subjects import announce
 from stepvault.errors import ConflictError, StorageUnavailableError, ThreadGoneError
 
@@ -60,9 +61,10 @@ def store(
     entered = yield Acquire(known.gate)
     known.busy += 1
     repeats = 0
+    expired: list[int] = []
     try:
         for tries in range(_ATTEMPTS):
-            once = _once(scope, at, known, attempt, needs, base, check)
+            once = _once(scope, at, known, attempt, needs, base, check, expired)
             locked = tries >= _LOCK_AFTER and scope.core.dialect.locks
             if locked:
                 yield from announce(scope, at)
@@ -73,6 +75,8 @@ def store(
                 if not exc.repeat or repeats > _REPEATS:
                     raise
                 result = None
+            while expired:
+                yield from forget(scope, at.key, before=expired.pop())
             if result is not None:
                 return result
             known.view = None
@@ -102,6 +106,7 @@ def _once(
     needs: Callable[[View], bool],
     base: bytes | None,
     check: bool,
+    expired: list[int],
 ) -> Op[T | None]:
     view = known.view
     expected = at.run.loaded.get(at.key) if at.run else None
@@ -119,6 +124,7 @@ def _once(
     if view is not None and expected != view.uid and (yield from is_expired(scope.core, view.state)):
         if (yield from scope.core.dialect.delete(at.key, view.rev)) is None:
             return None
+        expired.append(view.state.expires_at or 0)
         known.view = view = None
     if check:
         yield from permits.may_write(scope, at, view)

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from langgraph.checkpoint.serde.types import INTERRUPT
 
 from stepvault._core.codec import unpack
-from stepvault._core.ids import id_of, text_of
+from stepvault._core.ids import id_key, id_of, text_of
 from stepvault._core.plan import Op
+from stepvault._core.reads import Read
 from stepvault._core.record import Record, decode_record
 from stepvault._core.rows import CheckpointRow
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, entry_of, moment, public_id
-from stepvault.lineage import Lineage, LineageDecision, LineageRun, RunKind
+from stepvault.checkpointers._ops.reads import ASKED, DONE, INSIDE, Noted, read_of
+from stepvault.checkpointers._ops.reads import PREFIX as READS
+from stepvault.lineage import Lineage, LineageDecision, LineageRead, LineageRun, RunKind
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_SKEW = 1000  # milliseconds: the process counts the database's clock on
 
 _SOURCES: dict[bytes, RunKind] = {b"input": "input", b"fork": "fork", b"update": "update"}
 
@@ -33,6 +40,7 @@ class _Line:
     forks: bool
     duplicates: bytes | None
     decisions: list[Entry] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
 
 
 def lineage(scope: Scope, thread_id: Any) -> Op[Lineage]:
@@ -49,6 +57,10 @@ def lineage(scope: Scope, thread_id: Any) -> Op[Lineage]:
     lines = _lines(rows)
     for line in lines:
         line.decisions = [entry for entry in entries if _went_on_with(line, entry)]
+    if lines:
+        for note in read_of((yield from scope.core.dialect.notes(skeleton.thread, READS))):
+            for read in note.reads:
+                _reader(lines, read, note).reads.append(read)
     uid = skeleton.thread.uid
     return Lineage(text_of(key.thread), tuple(_shown(line, uid, rows[-1].id) for line in lines))
 
@@ -89,6 +101,18 @@ def _beginning(row: CheckpointRow, parent: CheckpointRow | None, records: dict[b
     return None
 
 
+def _reader(lines: Sequence[_Line], read: Read, note: Noted) -> _Line:
+    """The run that had read something: what a task read that has ended shows in the checkpoint after it."""
+    place = read.checkpoint if note.by in (ASKED, INSIDE, DONE) else note.by
+    at = id_key("checkpoint_id", place) if place else b""
+    rows = sorted(((row, line) for line in lines for row in line.rows), key=lambda entry: entry[0].id)
+    if note.by == DONE:
+        for row, line in rows:
+            if row.parent == at and (row.created_at or 0) >= note.at - _SKEW:
+                return line
+    return next((line for row, line in rows if row.id >= at), rows[-1][1])
+
+
 def _went_on_with(line: _Line, entry: Entry) -> bool:
     """Whether a run began from the checkpoint at which this was asked, with an answer to it."""
     if line.duplicates is not None:
@@ -109,7 +133,12 @@ def _shown(line: _Line, uid: bytes, head: bytes) -> LineageRun:
         duplicates=id_of(line.duplicates) if line.duplicates is not None else None,
         decisions=tuple(_decision(entry, uid) for entry in line.decisions),
         is_head=rows[-1].id == head,
+        reads=tuple(dict.fromkeys(map(_read, line.reads))),
     )
+
+
+def _read(read: Read) -> LineageRead:
+    return LineageRead(read.namespace, read.key, _EPOCH + timedelta(microseconds=read.updated_at), read.checkpoint)
 
 
 def _decision(entry: Entry, uid: bytes) -> LineageDecision:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -25,6 +26,7 @@ from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.upkeep import on_checkpoint
+from stepvault.checkpointers._ops.reads import INSIDE, Along, along
 from stepvault.checkpointers._ops.subjects import joined
 
 _INPUT = "__start__"
@@ -59,7 +61,7 @@ def put(
     def needs(view: View) -> bool:
         return inherits and at.checkpoint is not None and (at.ns, at.checkpoint) not in view.records
 
-    def attempt(view: View | None) -> Op[RunnableConfig | None]:
+    def attempt(carried: Along, view: View | None) -> Op[RunnableConfig | None]:
         encoder = encoder_for(scope, view, INLINE_LIMIT)
         parent = view.records.get((at.ns, at.checkpoint)) if view and at.checkpoint else None
         record = yield from scope.core.compute(
@@ -76,16 +78,21 @@ def put(
         elements = elements_for(scope, view, encoder)
         if at.run is not None and not at.ns:
             at.run.putting[at.key] = at.run.stands[at.key] = checkpoint_id
-        no = yield from scope.core.dialect.put(guard, elements, row, tokens(kept), [*upkeep.notes, *names])
+        notes = [*upkeep.notes, *names, *carried.notes]
+        no = yield from scope.core.dialect.put(guard, elements, row, tokens(kept), notes)
         if no is None:
             return None
+        carried.moved(state_of(view), state)
         settle(at, known, view, guard, no, state, encoder).keep(at.ns, checkpoint_id, record)
         if at.run is not None and not at.ns:
             at.run.heads[at.key] = state.run_head
         yield from index.forget(scope, at.key, upkeep.changed)
         return asked.config(checkpoint["id"])
 
-    return (yield from store(scope, at, attempt, needs, at.checkpoint))
+    def write(carried: Along) -> Op[RunnableConfig]:
+        return (yield from store(scope, at, partial(attempt, carried), needs, at.checkpoint))
+
+    return (yield from along(scope, at, INSIDE if at.ns else checkpoint["id"], write))
 
 
 def record_of(

@@ -25,6 +25,7 @@ from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guar
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.upkeep import asks, on_writes
 from stepvault.checkpointers._ops.put import run_of
+from stepvault.checkpointers._ops.reads import ASKED, DONE, Along, along
 from stepvault.checkpointers._ops.subjects import joined
 from stepvault.errors import ConfigurationError
 
@@ -46,8 +47,13 @@ def put_writes(scope: Scope, at: Address, writes: Sequence[tuple[str, Any]], tas
     indexed = [(WRITES_IDX_MAP.get(channel, idx), channel, value) for idx, (channel, value) in enumerate(writes)]
     if not indexed:
         return
-    if not (yield from _store_rows(scope, at, task, task_path, indexed, 0)):
-        yield from _add_missing(scope, at, task, task_path, [write for write in indexed if write[0] >= 0])
+
+    def write(carried: Along) -> Op[None]:
+        if not (yield from _store_rows(scope, at, task, task_path, indexed, 0, carried)):
+            ordinary = [write for write in indexed if write[0] >= 0]
+            yield from _add_missing(scope, at, task, task_path, ordinary)
+
+    yield from along(scope, at, ASKED if asks(writes) else DONE, write)
 
 
 def _add_missing(scope: Scope, at: Address, task: bytes, path: str, ordinary: list[tuple[int, str, Any]]) -> Op[None]:
@@ -60,12 +66,12 @@ def _add_missing(scope: Scope, at: Address, task: bytes, path: str, ordinary: li
         if not missing:
             return
         k = max((row.k for row in mine), default=-1) + 1
-        if (yield from _store_rows(scope, at, task, path, missing, k)):
+        if (yield from _store_rows(scope, at, task, path, missing, k, Along())):
             return
 
 
 def _store_rows(
-    scope: Scope, at: Address, task: bytes, path: str, writes: list[tuple[int, str, Any]], k: int
+    scope: Scope, at: Address, task: bytes, path: str, writes: list[tuple[int, str, Any]], k: int, carried: Along
 ) -> Op[bool]:
     """Store writes as one row for ordinary channels and one per special channel; False if the former exists."""
     known = scope.core.knowledge.of(at.key)
@@ -86,10 +92,12 @@ def _store_rows(
             state = state.with_extents(encoder.extents)
         guard = guard_for(scope, at, view, state)
         elements = elements_for(scope, view, encoder)
-        stored = yield from scope.core.dialect.put_writes(guard, elements, rows, [*upkeep.notes, *names])
+        notes = [*upkeep.notes, *names, *carried.notes]
+        stored = yield from scope.core.dialect.put_writes(guard, elements, rows, notes)
         if stored is None:
             return None
         no, fresh = stored
+        carried.moved(state_of(view), state)
         settle(at, known, view, guard, no, state, encoder)
         yield from index.forget(scope, at.key, upkeep.changed)
         return fresh

@@ -8,13 +8,14 @@ from typing import Any
 
 from stepvault._core.chunks import pack_rows, unpack_row
 from stepvault._core.codec import unpack
-from stepvault._core.ids import text_of
+from stepvault._core.ids import id_of, text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Atomic, Op
 from stepvault._core.record import Record, decode_record, decode_writes
 from stepvault._core.rows import CheckpointRow, Guard, Removal, Skeleton, WriteRow
 from stepvault._core.state import State
 from stepvault._core.values import runs_in
+from stepvault.checkpointers._ops import reads
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.load import metadata_of
@@ -76,26 +77,28 @@ def shrink(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal]) 
             done = yield Atomic(_locked(scope, key, once), "write")
         else:
             done = yield from once
+        if isinstance(done, bytes):  # nothing would stay: the thread goes, if it still is at this revision
+            done = (yield from keeping.delete(scope, key, done)) is not None
         if done:
             scope.core.knowledge.forget(key)
             return
     raise ConflictError(f"Thread {text_of(key.thread)!r} is written by others without pause; repeat later.")
 
 
-def _locked(scope: Scope, key: ThreadKey, once: Op[bool]) -> Op[bool]:
+def _locked(scope: Scope, key: ThreadKey, once: Op[bool | bytes]) -> Op[bool | bytes]:
     yield from scope.core.dialect.lock(key)
     return (yield from once)
 
 
-def _shrink_once(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal]) -> Op[bool]:
+def _shrink_once(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal]) -> Op[bool | bytes]:
+    """Whether it is done; the thread's revision if everything goes."""
     dialect = scope.core.dialect
     skeleton = yield from dialect.skeleton(key)
     if skeleton is None:
         return True
     chosen = choose(skeleton)
     if len(chosen.checkpoints) == len(skeleton.checkpoints) and len(chosen.writes) == len(skeleton.writes):
-        yield from keeping.delete(scope, key)
-        return True
+        return skeleton.thread.rev
     live = _live(skeleton, chosen)
     dead, mixed = _sort_chunks(skeleton, live)
     if not (chosen.checkpoints or chosen.writes or dead or mixed):
@@ -110,7 +113,10 @@ def _shrink_once(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Remo
     before, head = State.unpack(thread.extents), _head(skeleton, chosen)
     state = replace(before, head=head, since_trim=0, compacted=before.compacted and head == before.head)
     guard = Guard(key, thread, thread.uid, scope.core.random(8), state.pack())
-    return (yield from dialect.remove(guard, removal))
+    if not (yield from dialect.remove(guard, removal)):
+        return False
+    yield from reads.trim(scope, key, [id_of(checkpoint) for ns, checkpoint in chosen.checkpoints if not ns])
+    return True
 
 
 def _head(skeleton: Skeleton, chosen: Removal) -> bytes | None:

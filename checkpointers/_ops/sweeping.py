@@ -11,7 +11,7 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange
 from stepvault._core.state import State
-from stepvault.checkpointers._ops import retention
+from stepvault.checkpointers._ops import reads, retention
 from stepvault.checkpointers._ops.context import Address, Core, Scope
 from stepvault.checkpointers._ops.expiry import MINUTE, SPACE, watch
 from stepvault.checkpointers._ops.inbox import keeping
@@ -34,6 +34,8 @@ def trimmed(scope: Scope, at: Address, put: Op[RunnableConfig]) -> Op[RunnableCo
 def sweep(scope: Scope, limit: int | None, *, dry_run: bool) -> Op[SweepReport]:
     """Remove expired threads, then shorten the histories of the others, then give the space back."""
     report = yield from _sweep_expired(scope, limit, dry_run=dry_run)
+    if not dry_run:
+        yield from reads.heal(scope)
     kept = scope.core.retention
     if kept is not None and not dry_run and not report.more:
         report = yield from _trim_all(scope, kept, report)
@@ -89,7 +91,8 @@ def _sweep_one(scope: Scope, key: ThreadKey, doc: bytes, now: int, dry_run: bool
     core = scope.core
     loaded = yield from core.dialect.load(key, b"", b"\x00", None)
     if loaded.thread is None:
-        if not dry_run:
+        if not dry_run:  # whoever removed it may have been killed before its memory
+            yield from reads.forget(scope, key)
             yield from _unwatch(scope, doc)
         return None
     state = State.unpack(loaded.thread.extents)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 RunKind: TypeAlias = Literal["input", "resume", "continue", "fork", "update"]
+ItemName: TypeAlias = tuple[tuple[str, ...], str]  # namespace and key
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,25 @@ class LineageDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class LineageRead:
+    """A store item that a run had read.
+
+    Attributes:
+        namespace: Where it is.
+        key: What it is called there.
+        updated_at: Its version then: when it had been written.
+        checkpoint_id: The checkpoint the run was at.
+        since: `same`, `changed` or `gone`: what became of it since; None: not known (ask `vault.lineage`).
+    """
+
+    namespace: tuple[str, ...]
+    key: str
+    updated_at: datetime
+    checkpoint_id: str
+    since: Literal["same", "changed", "gone"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LineageRun:
     """A run, or an update of the state: a line of checkpoints.
 
@@ -47,6 +67,7 @@ class LineageRun:
             one question, or somebody replayed it with another answer.
         decisions: What had been asked where it began, and who decided it.
         is_head: The thread's newest checkpoint is in it.
+        reads: Items it had read of the vault's store, each version once.
     """
 
     kind: RunKind
@@ -59,6 +80,12 @@ class LineageRun:
     duplicates: str | None
     decisions: tuple[LineageDecision, ...]
     is_head: bool
+    reads: tuple[LineageRead, ...] = ()
+
+    @property
+    def changed(self) -> tuple[LineageRead, ...]:
+        """What it had read and what is not so any more."""
+        return tuple(read for read in self.reads if read.since in ("changed", "gone"))
 
     def __str__(self) -> str:
         count = len(self.checkpoints)
@@ -71,6 +98,8 @@ class LineageRun:
         elif self.forks:
             parts.append("fork")
         parts += [f"{d.node or 'a node'} answered by {d.by or 'somebody'}" for d in self.decisions]
+        if self.changed:
+            parts.append(f"{len(self.changed)} of {len(self.reads)} items it read changed since")
         return ", ".join(parts) + (" <- head" if self.is_head else "")
 
 
@@ -86,6 +115,24 @@ class Lineage:
 
     def __len__(self) -> int:
         return len(self.runs)
+
+    @property
+    def items(self) -> list[ItemName]:
+        """The names of the items its runs have read."""
+        return list(dict.fromkeys((read.namespace, read.key) for run in self.runs for read in run.reads))
+
+    def compared(self, present: Mapping[ItemName, datetime]) -> Lineage:
+        """This lineage, with what became of the items since.
+
+        Args:
+            present: When items that are there were last written.
+        """
+
+        def since(read: LineageRead) -> LineageRead:
+            now = present.get((read.namespace, read.key))
+            return replace(read, since="gone" if now is None else "same" if now == read.updated_at else "changed")
+
+        return replace(self, runs=tuple(replace(run, reads=tuple(map(since, run.reads))) for run in self.runs))
 
     def __str__(self) -> str:
         lines = [f"thread {self.thread_id}: {len(self.runs)} run{'s' * (len(self.runs) != 1)}"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
+from stepvault.checkpointers._beside import Threads
 from stepvault.checkpointers._conversion import SETTLE, SealProgress, seal
 from stepvault.checkpointers._effects import Effects
 from stepvault.checkpointers._erasure import Erasure
@@ -20,7 +22,9 @@ from stepvault.checkpointers._verification import Progress
 from stepvault.compaction import CompactionReport, CountTokens, Summarise
 from stepvault.errors import ConfigurationError
 from stepvault.lineage import Lineage
+from stepvault.stores._beside import Beside
 from stepvault.stores._ops import remove
+from stepvault.stores._ops import threads as store_threads
 from stepvault.stores._store import SyncManners
 from stepvault.ttl import SweepReport
 from stepvault.verification import VerifyReport
@@ -51,6 +55,7 @@ class Vault:
         self._checkpointer = checkpointer
         self._make_store = make_store
         self._store: SyncManners | None = None
+        self._making = threading.Lock()
         self._erasing = erasing or {}
 
     @classmethod
@@ -72,7 +77,9 @@ class Vault:
         erasing = {name: options.pop(name) for name in _ERASING if name in options}
         checkpointer, make_store = _parts(url or os.environ.get(_ENVIRONMENT), options)
         checkpointer.make_tables_on_first_use()
-        return cls(checkpointer, make_store, erasing)
+        vault = cls(checkpointer, make_store, erasing)
+        checkpointer._core.wired.store = Beside(lambda: vault.store)
+        return vault
 
     @property
     def checkpointer(self) -> ExpiringSaver:
@@ -82,9 +89,12 @@ class Vault:
     @property
     def store(self) -> SyncManners:
         """The `store=` of a graph: memory across threads, in the same database."""
-        if self._store is None:
-            self._store = self._make_store()
-        return self._store
+        with self._making:
+            if self._store is None:
+                store = self._make_store()
+                store._scope.core.wired.threads = Threads(self._checkpointer)
+                self._store = store
+            return self._store
 
     @property
     def erasure(self) -> Erasure:
@@ -162,12 +172,21 @@ class Vault:
         return await self._checkpointer.athreads(subject=subject, limit=limit, cursor=cursor)
 
     def lineage(self, thread_id: str) -> Lineage:
-        """The runs of a thread: where each began, forks and duplicates, who decided. `print` it for a tree."""
-        return self._checkpointer.lineage(thread_id)
+        """The runs of a thread: where each began, forks and duplicates, who decided, and what it had read of the store.
+
+        `print` it for a tree. `run.changed` are the items that a run had read and that are not so any more.
+        """
+        found = self._checkpointer.lineage(thread_id)
+        if not found.items:
+            return found
+        return found.compared(self.store._run(store_threads.versions(self.store._scope, found.items)))
 
     async def alineage(self, thread_id: str) -> Lineage:
         """Async version of `lineage`."""
-        return await self._checkpointer.alineage(thread_id)
+        found = await self._checkpointer.alineage(thread_id)
+        if not found.items:
+            return found
+        return found.compared(await self.store._arun(store_threads.versions(self.store._scope, found.items)))
 
     def verify(
         self, thread_id: str | None = None, *, graph: Any = None, progress: Progress | None = None
@@ -252,12 +271,14 @@ class Vault:
         """Remove expired threads and items and shorten histories; says what was done to threads."""
         if not dry_run:
             self.store._run(remove.sweep(self.store._scope))
+            self.store._run(store_threads.orphans(self.store._scope))
         return self._checkpointer.sweep(limit=limit, dry_run=dry_run)
 
     async def asweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
         """Async version of `sweep`."""
         if not dry_run:
             await self.store._arun(remove.sweep(self.store._scope))
+            await self.store._arun(store_threads.orphans(self.store._scope))
         return await self._checkpointer.asweep(limit=limit, dry_run=dry_run)
 
     def close(self) -> None:

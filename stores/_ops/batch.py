@@ -13,6 +13,7 @@ from typing import Any
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp, tokenize_path
 
 from stepvault._core.ids import text_key, thread_text
+from stepvault._core.labels import THREAD_ROOT
 from stepvault._core.plan import Op
 from stepvault.errors import ConfigurationError
 from stepvault.stores._dialect import ItemRow, NewItem, Reply, Work
@@ -46,6 +47,7 @@ class Plan:
     listings: list[tuple[int, ListNamespacesOp, bytes]] = field(default_factory=list)
     puts: dict[tuple[bytes, bytes], Draft | None] = field(default_factory=dict)  # None: a delete
     queries: list[str] = field(default_factory=list)
+    seen: list[ItemRow] = field(default_factory=list)  # what its reads found, once it is done
 
     @property
     def texts(self) -> list[str]:
@@ -108,7 +110,7 @@ def _add_put(scope: Scope, plan: Plan, op: PutOp, source: Source | None) -> None
     fields = fields_text(op.index)
     item = NewItem(
         *name,
-        ttl=_minutes(op.ttl),
+        ttl=None if _lives_with_a_thread(scope, op) else _minutes(op.ttl),
         thread=text_key("thread_id", thread_text(source.thread_id)) if source else None,
         checkpoint=text_key("checkpoint_id", source.checkpoint_id) if source and source.checkpoint_id else None,
         tokens=tokens_of(value),
@@ -120,6 +122,10 @@ def _add_put(scope: Scope, plan: Plan, op: PutOp, source: Source | None) -> None
     texts = texts_at(value, _paths(op, scope.core.index.paths)) if scope.core.index else []
     plan.puts.pop(name, None)  # the order of puts is the order of their last ones
     plan.puts[name] = Draft(item, texts)
+
+
+def _lives_with_a_thread(scope: Scope, op: PutOp) -> bool:
+    return scope.core.wired.threads is not None and op.namespace[0] == THREAD_ROOT and len(op.namespace) > 1
 
 
 def _paths(op: PutOp, default: Any) -> list[Path]:
@@ -194,6 +200,7 @@ def _results(scope: Scope, plan: Plan, searches: list[tuple[int, Search]], reply
     for (position, op, _), row in zip(plan.gets, reply.gets, strict=True):
         if row is not None:
             results[position] = item_of(scope, row)
+            plan.seen.append(row)
             if op.refresh_ttl and row.ttl is not None:
                 touched.append(row)
     for (position, listing, _), found in zip(plan.listings, reply.namespaces, strict=True):
@@ -203,6 +210,7 @@ def _results(scope: Scope, plan: Plan, searches: list[tuple[int, Search]], reply
         hits = yield from hits_of(scope, search, reply.finds[at : at + len(search.finds)])
         at += len(search.finds)
         results[position] = items_of(hits)
+        plan.seen += [hit.row for hit in hits]
         if search.op.refresh_ttl:
             touched += [hit.row for hit in hits if hit.row.ttl is not None]
     if touched:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -41,6 +41,13 @@ class Seen:
     index: bool = False
 
 
+@dataclass(slots=True)
+class Wired:
+    """What a vault has put beside this store; see `threads`."""
+
+    threads: Any = None  # a `threads.Threads`
+
+
 @dataclass(frozen=True, slots=True)
 class Core:
     """The parts of a store that its views share."""
@@ -51,6 +58,7 @@ class Core:
     text_paths: Sequence[Path] | None  # None: no text is indexed
     keys: Keys | None = None  # of a sealed store, if they are its own to close
     seen: Seen = field(default_factory=Seen)
+    wired: Wired = field(default_factory=Wired)
 
 
 @dataclass(frozen=True, slots=True)

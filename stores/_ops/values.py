@@ -92,8 +92,8 @@ def item_of(scope: Scope, row: ItemRow) -> StoredItem:
         value=value_of(scope, row),
         key=text_of(row.key),
         namespace=ns_of(row.ns),
-        created_at=_moment(row.created_at),
-        updated_at=_moment(row.updated_at),
+        created_at=moment(row.created_at),
+        updated_at=moment(row.updated_at),
     )
     item.source = _source(row)
     return item
@@ -105,15 +105,16 @@ def found_of(row: ItemRow, value: dict[str, Any], score: float | None) -> FoundI
         namespace=ns_of(row.ns),
         key=text_of(row.key),
         value=value,
-        created_at=_moment(row.created_at),
-        updated_at=_moment(row.updated_at),
+        created_at=moment(row.created_at),
+        updated_at=moment(row.updated_at),
         score=score,
     )
     item.source = _source(row)
     return item
 
 
-def _moment(microseconds: int) -> datetime:
+def moment(microseconds: int) -> datetime:
+    """A time of the database."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 

@@ -215,6 +215,10 @@ class PostgresDialect:
     def touch(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
         yield from self._ask("touch", no=[row.no for row in rows])
 
+    def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
+        ns, key = [name[0] for name in names], [name[1] for name in names]
+        yield from self._ask("pin" if pinned else "unpin", tenant=tenant, ns=ns, key=key)
+
     def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
         count = {"vectors": self._text("count_vectors") if self._vectors is not None else "0"}
         args = {"tenant": tenant, "low": prefix, "high": prefix + _ABOVE}

@@ -95,7 +95,8 @@ put AS (
         fields, to_tsvector('simple', words), body
     FROM given ORDER BY ns, key
     ON CONFLICT (tenant, ns, key) DO UPDATE SET
-        no = excluded.no, updated_at = excluded.updated_at, ttl = excluded.ttl, expires_at = excluded.expires_at,
+        no = excluded.no, updated_at = excluded.updated_at, ttl = excluded.ttl,
+        expires_at = CASE WHEN i.ttl IS NULL OR i.expires_at IS NOT NULL THEN excluded.expires_at END,
         created_at = CASE WHEN i.expires_at <= excluded.created_at THEN excluded.created_at ELSE i.created_at END,
         thread = excluded.thread, checkpoint = excluded.checkpoint, tokens = excluded.tokens,
         fields = excluded.fields, words = excluded.words, body = excluded.body
@@ -114,7 +115,17 @@ embedded AS (
 
 -- name: touch
 UPDATE {item} i SET expires_at = {now} + (i.ttl * 60000000)::bigint
-WHERE i.no = ANY (%(no)s::bigint[]) AND i.ttl IS NOT NULL AND {live}
+WHERE i.no = ANY (%(no)s::bigint[]) AND i.expires_at IS NOT NULL AND {live}
+
+-- name: pin
+UPDATE {item} i SET expires_at = NULL
+FROM (SELECT DISTINCT ns, key FROM unnest(%(ns)s::bytea[], %(key)s::bytea[]) q (ns, key)) q
+WHERE i.tenant = %(tenant)s AND i.ns = q.ns AND i.key = q.key AND i.ttl IS NOT NULL AND {live}
+
+-- name: unpin
+UPDATE {item} i SET expires_at = {now} + (i.ttl * 60000000)::bigint
+FROM (SELECT DISTINCT ns, key FROM unnest(%(ns)s::bytea[], %(key)s::bytea[]) q (ns, key)) q
+WHERE i.tenant = %(tenant)s AND i.ns = q.ns AND i.key = q.key AND i.ttl IS NOT NULL AND i.expires_at IS NULL
 
 -- name: delete_prefix
 WITH gone AS (

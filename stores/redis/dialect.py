@@ -123,6 +123,14 @@ class RedisDialect(Walking):
             pairs.setdefault(group_of(tenant, row.ns), []).extend((item_id(row.ns, row.key), version_of(row)))
         yield Batch([Script("touch", self.keys.group(group), tuple(flat)) for group, flat in pairs.items()])
 
+    def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
+        ids: dict[Group, list[bytes]] = {}
+        for ns, key in names:
+            ids.setdefault(group_of(tenant, ns), []).append(item_id(ns, key))
+        mortal = [] if pinned else [Command(("SADD", self.keys.mortal, *sorted(map(pack_member, ids))))]
+        scripts = [Script("pin", self.keys.group(group), (int(pinned), *found)) for group, found in ids.items()]
+        yield Batch([*mortal, *scripts, *mortal])
+
     def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
         items = vectors = 0
         for group in (yield from self.groups(tenant, prefix)):

@@ -157,6 +157,9 @@ class SqliteDialect:
     def touch(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
         yield Batch([Stmt(SQL["touch"], [(row.no,) for row in rows], many=True)])
 
+    def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
+        yield Batch([Stmt(SQL["pin" if pinned else "unpin"], [(tenant, *name) for name in names], many=True)])
+
     def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
         names = ("count_below", "drop_vectors_below", *(["drop_texts_below"] if self._text else []), "drop_items_below")
         batch = [Stmt(SQL[name], (tenant, prefix, prefix + _ABOVE)) for name in names]

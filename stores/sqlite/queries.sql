@@ -43,7 +43,10 @@ INSERT OR REPLACE INTO stepvault_item
 VALUES (?1, ?2, ?3,
     coalesce((SELECT i.created_at FROM stepvault_item i
               WHERE i.tenant = ?1 AND i.ns = ?2 AND i.key = ?3 AND {live}), {now}),
-    {now}, ?4, {now} + CAST(?4 * 60000000 AS INTEGER), ?5, ?6, ?7, ?8, ?9)
+    {now}, ?4,
+    CASE WHEN NOT EXISTS (SELECT 1 FROM stepvault_item i WHERE i.tenant = ?1 AND i.ns = ?2 AND i.key = ?3
+                          AND i.ttl IS NOT NULL AND i.expires_at IS NULL)
+         THEN {now} + CAST(?4 * 60000000 AS INTEGER) END, ?5, ?6, ?7, ?8, ?9)
 
 -- name: put_vector
 INSERT OR REPLACE INTO stepvault_vector (item, embedding)
@@ -66,7 +69,15 @@ DELETE FROM stepvault_item WHERE tenant = ?1 AND ns = ?2 AND key = ?3
 
 -- name: touch
 UPDATE stepvault_item AS i SET expires_at = {now} + CAST(ttl * 60000000 AS INTEGER)
-WHERE i.no = ?1 AND i.ttl IS NOT NULL AND {live}
+WHERE i.no = ?1 AND i.expires_at IS NOT NULL AND {live}
+
+-- name: pin
+UPDATE stepvault_item AS i SET expires_at = NULL
+WHERE i.tenant = ?1 AND i.ns = ?2 AND i.key = ?3 AND i.ttl IS NOT NULL AND {live}
+
+-- name: unpin
+UPDATE stepvault_item AS i SET expires_at = {now} + CAST(ttl * 60000000 AS INTEGER)
+WHERE i.tenant = ?1 AND i.ns = ?2 AND i.key = ?3 AND i.ttl IS NOT NULL AND i.expires_at IS NULL
 
 -- name: count_below
 SELECT count(*), count(v.item) FROM stepvault_item i LEFT JOIN stepvault_vector v ON v.item = i.no

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import Elements, Guard, Note, ThreadRow
-from stepvault.checkpointers._ops import effects
+from stepvault.checkpointers._ops import effects, reads
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, entry_of, notes_of
@@ -30,7 +30,10 @@ def _outside(scope: Scope, notes: Sequence[Note]) -> Outside:
 
 
 def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
-    """Remove a thread and whatever leads to it, see `Dialect.delete`; hints left by a crash are dropped by readers."""
+    """Remove a thread, its memory and whatever leads to it, see `Dialect.delete`.
+
+    Hints left by a crash are dropped by readers; memory left by one goes when this is repeated, or is swept.
+    """
     removed = yield from scope.core.dialect.delete(key, rev)
     if removed is None:
         return None
@@ -38,6 +41,7 @@ def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None) -> Op[int | N
     left = _outside(scope, removed.notes)
     yield from index.forget(scope, key, [(entry, None) for entry in left.entries])
     yield from effects.drop_hints(scope, key, left.effects)
+    yield from reads.forget(scope, key, removed.notes)
     return removed.checkpoints
 
 

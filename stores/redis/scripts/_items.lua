@@ -1,5 +1,6 @@
 -- An item is one field of the hash: "d" and its id. An id is the namespace, NUL, the key; the first two NULs in a row
--- end the namespace. A value begins with no, created_at, updated_at, ttl (minutes), expires_at as doubles; -1 is none.
+-- end the namespace. A value begins with no, created_at, updated_at, ttl (minutes), expires_at as doubles; -1 is none;
+-- a pinned item has a ttl and no expires_at.
 -- "v" and an id are its vectors and "w" and an id its words, each with the `no` of the item in front.
 -- KEYS: the hash; the ids by `no`; the ids by deadline.
 local DATA, RECENT, DEADLINES = KEYS[1], KEYS[2], KEYS[3]
@@ -13,6 +14,10 @@ local function live_value(id)
   if not value then return false end
   local no, created, updated, ttl, expires = header(value)
   return is_live(expires) and value
+end
+local function is_pinned(value)
+  local no, created, updated, ttl, expires = header(value)
+  return ttl >= 0 and expires < 0
 end
 local function forget(id)
   redis.call('HDEL', DATA, 'd' .. id, 'v' .. id, 'w' .. id)

@@ -12,7 +12,7 @@ while at <= #ARGV do
   local id, ttl, body, vectors, words = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local old = live_value(id)
   local created = old and select(2, header(old)) or now
-  local expires = ttl < 0 and -1 or now + math.floor(ttl * 60000000)
+  local expires = (ttl < 0 or old and is_pinned(old)) and -1 or now + math.floor(ttl * 60000000)
   redis.call('HSET', DATA, 'd' .. id, struct.pack('>ddddd', no, created, now, ttl, expires) .. body)
   redis.call('ZADD', RECENT, number_text(no), id)
   deadline(id, expires)

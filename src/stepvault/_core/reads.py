@@ -1,0 +1,66 @@
+"""Which store items the runs of this process have read and no write of their thread has noted yet."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from stepvault._core.knowledge import ThreadKey
+
+_THREADS = 4096
+_ITEMS = 1000  # of one thread between two of its writes; whoever reads more has no use for their names
+
+
+class Read(NamedTuple):
+    """An item that a run read.
+
+    Attributes:
+        namespace: Its labels.
+        key: Its key.
+        updated_at: Its version, in microseconds since 1970.
+        mortal: Whether it has a time to live.
+        checkpoint: The checkpoint the run was at.
+    """
+
+    namespace: tuple[str, ...]
+    key: str
+    updated_at: int
+    mortal: bool
+    checkpoint: str
+
+    @property
+    def name(self) -> tuple[tuple[str, ...], str]:
+        """What the item is called."""
+        return self.namespace, self.key
+
+
+class Reads:
+    """Reads by thread, until a write of the thread takes them; the least recent threads fall out."""
+
+    def __init__(self) -> None:
+        self._reads: OrderedDict[ThreadKey, dict[Read, None]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def renew(self) -> None:
+        """Begin anew in a forked child: a thread that does not exist there may hold the lock."""
+        self._lock = threading.Lock()
+
+    def add(self, key: ThreadKey, reads: Iterable[Read]) -> None:
+        """Remember reads; one that is there already counts once."""
+        with self._lock:
+            known = self._reads.setdefault(key, {})
+            self._reads.move_to_end(key)
+            for read in reads:
+                if len(known) < _ITEMS:
+                    known[read] = None
+            if len(self._reads) > _THREADS:
+                self._reads.popitem(last=False)
+
+    def take(self, key: ThreadKey) -> list[Read]:
+        """What was read since the last write; whoever takes it notes it, or gives it back with `add`."""
+        if key not in self._reads:
+            return []
+        with self._lock:
+            return list(self._reads.pop(key, ()))

@@ -1,0 +1,159 @@
+"""What a store does for the threads of a vault: their own memory lives as long as they do, and reads are told.
+
+Without a vault there are no threads to ask, and nothing here costs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote
+
+from stepvault._core.ids import text_of
+from stepvault._core.labels import THREAD_ROOT
+from stepvault._core.plan import Op
+from stepvault._core.reads import Read
+from stepvault.errors import ThreadGoneError
+from stepvault.stores._dialect import Find, ItemRow, Work
+from stepvault.stores._ops.context import Scope, Source
+from stepvault.stores._ops.namespaces import item_key, ns_key, ns_of, thread_scope
+from stepvault.stores._ops.values import moment
+
+_PAGE = 500
+_YOUNG = 24 * 3600 * 1_000_000  # microseconds: memory may be there before its thread is
+
+Namespace = tuple[str, ...]
+Name = tuple[Namespace, str]
+
+
+class Threads(Protocol):
+    """The threads beside a store."""
+
+    def note(self, tenant: bytes, thread_id: str, reads: Iterable[Read]) -> None:
+        """Remember what a run has read."""
+        ...
+
+    def standing(
+        self, tenant: bytes, thread_ids: Collection[str], config: Mapping[str, Any] | None
+    ) -> Op[dict[str, Any]]:
+        """How threads stand: `live`, `expired`, `missing`, or `gone` under the run of this config."""
+        ...
+
+
+class Caller(NamedTuple):
+    """The run that calls a store."""
+
+    source: Source
+    config: Mapping[str, Any]
+
+
+def thread_of(namespace: Sequence[str]) -> str | None:
+    """The thread whose own memory a namespace is."""
+    if len(namespace) < 2 or namespace[0] != THREAD_ROOT:
+        return None
+    return "" if namespace[1] == "%" else unquote(namespace[1], errors="surrogatepass")
+
+
+def witnessed(
+    scope: Scope, caller: Caller | None, rows: Sequence[ItemRow], written: Iterable[bytes], results: list[Any]
+) -> Op[list[Any]]:
+    """The results of a batch, without the memory of threads that have expired; what a run has read is noted.
+
+    Raises:
+        ThreadGoneError: The run wrote into the memory of a thread that was deleted under it; that was taken back.
+    """
+    threads = scope.core.wired.threads
+    if threads is None:
+        return results
+    scopes = {thread for ns in written if (thread := thread_of(ns_of(ns))) is not None}
+    seen = scopes | {
+        thread for result in results for ns in _namespaces(result) if (thread := thread_of(ns)) is not None
+    }
+    standing = {}
+    if seen:
+        standing = yield from threads.standing(scope.tenant, seen, caller.config if caller else None)
+    hidden = {thread for thread in seen if standing[thread] in ("expired", "gone")}
+    if hidden:
+        results = [_without(hidden, result) for result in results]
+    for thread in scopes:
+        if standing[thread] == "gone":
+            yield from scope.core.dialect.delete_prefix(scope.tenant, ns_key(thread_scope(thread)))
+            raise ThreadGoneError(f"Thread {thread!r} was deleted, erased or expired while this run was at work.")
+    if caller is not None and rows:
+        reads = [_read(row, caller.source.checkpoint_id or "") for row in rows]
+        threads.note(scope.tenant, caller.source.thread_id, reads)
+    return results
+
+
+def _namespaces(result: Any) -> Iterator[Namespace]:
+    for entry in result if isinstance(result, list) else (result,):
+        if entry is not None:
+            yield entry if isinstance(entry, tuple) else entry.namespace
+
+
+def _without(hidden: Collection[str], result: Any) -> Any:
+    if isinstance(result, list):
+        return [entry for entry in result if not any(thread_of(ns) in hidden for ns in _namespaces(entry))]
+    return None if any(thread_of(ns) in hidden for ns in _namespaces(result)) else result
+
+
+def _read(row: ItemRow, checkpoint: str) -> Read:
+    return Read(ns_of(row.ns), text_of(row.key), row.updated_at, row.ttl is not None, checkpoint)
+
+
+# -- for the saver
+
+
+def pin(scope: Scope, names: Sequence[Name], pinned: bool) -> Op[None]:
+    """Take the deadlines of items, or give them back whole."""
+    yield from scope.core.dialect.pin(scope.tenant, [_stored(name) for name in names], pinned=pinned)
+
+
+def _stored(name: Name) -> tuple[bytes, bytes]:
+    return ns_key(name[0]), item_key(name[1])
+
+
+def forget(scope: Scope, thread_id: str, before: int | None) -> Op[None]:
+    """Remove a thread's own memory; only what was written before a time, in milliseconds."""
+    prefix = ns_key(thread_scope(thread_id))
+    if before is None:
+        yield from scope.core.dialect.delete_prefix(scope.tenant, prefix)
+        return
+    find: Find | None = Find(prefix, _PAGE)
+    while find is not None:
+        reply = yield from scope.core.dialect.work(scope.tenant, Work(finds=[find]))
+        rows = [found.row for found in reply.finds[0]]
+        old = [(row.ns, row.key) for row in rows if row.updated_at < before * 1000]
+        if old:
+            yield from scope.core.dialect.work(scope.tenant, Work(deletes=old))
+        find = Find(prefix, _PAGE, before=rows[-1].no) if len(rows) == _PAGE else None
+
+
+def versions(scope: Scope, names: Sequence[Name]) -> Op[dict[Name, datetime]]:
+    """When items were last written; those that are gone are not in it."""
+    found: dict[Name, datetime] = {}
+    for at in range(0, len(names), _PAGE):
+        page = names[at : at + _PAGE]
+        reply = yield from scope.core.dialect.work(scope.tenant, Work(gets=[_stored(name) for name in page]))
+        found |= {name: moment(row.updated_at) for name, row in zip(page, reply.gets, strict=True) if row is not None}
+    return found
+
+
+def orphans(scope: Scope) -> Op[int]:
+    """Remove memory of threads that are no more, once it is a day old; what killed workers and late runs leave."""
+    threads = scope.core.wired.threads
+    if threads is None:
+        return 0
+    asked = Work(namespaces=[ns_key((THREAD_ROOT,))])
+    (listed,) = (yield from scope.core.dialect.work(scope.tenant, asked)).namespaces
+    ids = list(dict.fromkeys(thread for ns in listed if (thread := thread_of(ns_of(ns))) is not None))
+    removed = 0
+    for at in range(0, len(ids), _PAGE):
+        standing = yield from threads.standing(scope.tenant, ids[at : at + _PAGE], None)
+        for thread in (thread for thread, how in standing.items() if how == "missing"):
+            prefix = ns_key(thread_scope(thread))
+            young = Find(prefix, 1, max_age=_YOUNG)
+            if not (yield from scope.core.dialect.work(scope.tenant, Work(finds=[young]))).finds[0]:
+                removed += (yield from scope.core.dialect.delete_prefix(scope.tenant, prefix)).items
+    return removed

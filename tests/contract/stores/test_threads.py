@@ -1,0 +1,204 @@
+"""A vault's store and its threads: memory of a thread lives as long as it, and what a run read is known and kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.base import BaseStore
+from langgraph.types import Command, interrupt
+
+from stepvault import Vault
+from stepvault.checkpointers._ops import reads
+from stepvault.errors import ThreadGoneError
+from stepvault.stores._ops import threads
+from tests.contract.building import config, put
+from tests.contract.matrix import Database, InThreads, RedisClusterDatabase, SqliteDatabase, matrix
+
+SHORT = 1.2 / 60
+PAST = 1.5  # seconds, beyond SHORT
+ITEM = ("users", "ann")
+
+pytestmark = pytest.mark.parametrize(
+    "database", [param for param in matrix() if param.values[0][0] is not RedisClusterDatabase], indirect=True
+)
+
+
+class Under:
+    """A vault and its parts under their async names, whichever half is called."""
+
+    def __init__(self, mode: str, vault: Vault) -> None:
+        self.mode, self.vault = mode, vault
+
+    def named(self, of: Any) -> Any:
+        return InThreads(of) if self.mode == "sync" else of
+
+    @property
+    def store(self) -> Any:
+        return self.named(self.vault.store)
+
+    @property
+    def saver(self) -> Any:
+        return self.named(self.vault.checkpointer)
+
+    def scope(self, thread_id: str) -> tuple[str, ...]:
+        return (*self.vault.store.thread_scope(thread_id), "notes")
+
+    async def invoke(self, node: Any, value: Any, at: Any) -> Any:
+        graph = StateGraph(MessagesState).add_node("n", node).add_edge(START, "n")
+        app = graph.compile(checkpointer=self.vault.checkpointer, store=self.vault.store)
+        if self.mode == "sync":
+            return await asyncio.to_thread(app.invoke, value, at)
+        return await app.ainvoke(value, at)
+
+
+@pytest.fixture
+async def at(database: Database) -> AsyncIterator[Under]:
+    prefix = "sqlite:///" if isinstance(database, SqliteDatabase) else ""
+    vault = Vault.open(f"{prefix}{database.url}", **database.options)
+    await vault.asetup()
+    yield Under(database.mode, vault)
+    await vault.aclose()
+
+
+HELLO = {"messages": [("user", "hi")]}
+
+
+def asks(state: MessagesState, *, store: BaseStore) -> Any:
+    store.put(ITEM, "unread", {"n": 0}, index=False, ttl=SHORT)
+    if store.get(ITEM, "fact") is None:
+        store.put(ITEM, "fact", {"n": 1}, ttl=SHORT)
+    assert store.search((*ITEM,), filter={"n": 1}, refresh_ttl=False)
+    return {"messages": [("ai", interrupt("may I?"))]}
+
+
+async def aasks(state: MessagesState, *, store: BaseStore) -> Any:
+    await store.aput(ITEM, "unread", {"n": 0}, index=False, ttl=SHORT)
+    if await store.aget(ITEM, "fact") is None:
+        await store.aput(ITEM, "fact", {"n": 1}, ttl=SHORT)
+    assert await store.asearch((*ITEM,), filter={"n": 1}, refresh_ttl=False)
+    return {"messages": [("ai", interrupt("may I?"))]}
+
+
+async def test_what_was_read_outlives_the_question(at: Under) -> None:
+    node = asks if at.mode == "sync" else aasks
+    for thread_id in ("one", "two", "three"):
+        assert "__interrupt__" in await at.invoke(node, HELLO, config(thread_id))
+    await at.saver.acopy_thread("three", "copy")
+    await asyncio.sleep(PAST)
+    await at.named(at.vault).asweep()
+    assert await at.store.aget(ITEM, "unread") is None
+    assert (await at.store.aget(ITEM, "fact")).value == {"n": 1}  # reading it moves no deadline: it has none
+    await at.store.aput(ITEM, "fact", {"n": 1}, ttl=SHORT)
+    await at.invoke(node, Command(resume="yes"), config("one"))
+    await at.saver.adelete_thread("two")
+    await at.saver.adelete_thread("three")
+    await asyncio.sleep(PAST)
+    assert await at.store.aget(ITEM, "fact") is not None
+    await at.saver.adelete_thread("copy")
+    assert await at.store.aget(ITEM, "fact", refresh_ttl=False) is not None  # with its full time
+    await asyncio.sleep(PAST)
+    assert await at.store.asearch(ITEM) == []
+
+
+async def test_lineage_shows_what_changed_since(at: Under) -> None:
+    await at.store.aput(ITEM, "stays", {"n": 2})
+    await at.store.aput(ITEM, "goes", {"n": 1})
+    await at.store.aput(ITEM, "changes", {"n": 1})
+    await at.invoke(asks if at.mode == "sync" else aasks, HELLO, config("t"))
+    (run,) = await at.named(at.vault).alineage("t")
+    assert {read.key for read in run.reads} == {"fact", "goes", "changes"}
+    assert {read.namespace for read in run.reads} == {ITEM}
+    assert run.checkpoints[-1] == run.reads[0].checkpoint_id
+    assert not run.changed
+    await at.store.aput(ITEM, "changes", {"n": 9})
+    await at.store.adelete(ITEM, "goes")
+    lineage = await at.named(at.vault).alineage("t")
+    assert {read.key: read.since for read in lineage.runs[0].changed} == {"changes": "changed", "goes": "gone"}
+    assert "2 of 3 items it read changed since" in str(lineage)
+    await at.invoke(asks if at.mode == "sync" else aasks, Command(resume="yes"), config("t"))
+    first, second = await at.named(at.vault).alineage("t")
+    assert len(first.changed) == 2
+    assert {read.key for read in second.reads} == {"fact"}
+    await at.saver.aprune(["t"])
+    (left,) = await at.named(at.vault).alineage("t")
+    assert not left.reads
+    assert (await at.saver.alineage("t")).items == []
+
+
+async def test_memory_of_a_thread_goes_with_it(at: Under) -> None:
+    saver, store = at.saver, at.store
+    for thread_id in ("deleted", "pruned", "other", "t.1"):
+        await put(saver, {"a": 1}, at=config(thread_id))
+        await store.aput(at.scope(thread_id), "k", {"n": 1}, ttl=SHORT)
+    view = Under(at.mode, at.vault.for_tenant("elsewhere"))
+    await put(view.saver, {"a": 1}, at=config("deleted"))
+    await view.store.aput(view.scope("deleted"), "k", {"n": 1})
+    await saver.adelete_thread("deleted")
+    await saver.aprune(["pruned"], strategy="delete")
+    await asyncio.sleep(PAST)
+    assert {item.namespace for item in await store.asearch(())} == {at.scope("other"), at.scope("t.1")}
+    assert len(await view.store.asearch(())) == 1
+    await store.aput(at.scope("nobody"), "k", {"n": 1})
+    await at.named(at.vault).asweep()
+    assert len(await store.asearch(at.scope("nobody"))) == 1
+
+
+async def test_memory_of_an_expired_thread(at: Under) -> None:
+    saver, store = at.saver, at.store
+    for thread_id in ("swept", "again", "waits"):
+        first = await put(saver, {"a": 1}, at=config(thread_id, stepvault_ttl=SHORT))
+        await store.aput(at.scope(thread_id), "k", {"n": 1})
+    asked = (await at.invoke(asks if at.mode == "sync" else aasks, HELLO, config("waits")))["__interrupt__"]
+    assert (asked[0].value, bool(first)) == ("may I?", True)
+    await asyncio.sleep(PAST)
+    assert await store.aget(at.scope("swept"), "k") is None
+    assert await store.alist_namespaces(prefix=at.scope("again")) == []
+    assert [item.namespace for item in await store.asearch(("thread_scope",))] == [at.scope("waits")]
+    await put(saver, {"a": 1}, at=config("again"))
+    assert await store.asearch(at.scope("again")) == []
+    await at.named(at.vault).asweep()
+    assert await store.asearch(("thread_scope",)) != []
+    await put(saver, {"a": 1}, at=config("swept"))
+    assert await store.asearch(at.scope("swept")) == []
+
+
+async def test_a_late_run_leaves_nothing_in_the_memory_of_a_deleted_thread(at: Under) -> None:
+    await put(at.saver, {"a": 1}, at=config("t"))
+    saver, scope = at.vault.checkpointer, at.scope("t")
+
+    def late(state: MessagesState, *, store: BaseStore) -> Any:
+        store.put(scope, "before", {"n": 1})
+        saver.delete_thread("t")
+        store.put(scope, "after", {"n": 1})
+
+    async def alate(state: MessagesState, *, store: BaseStore) -> Any:
+        await store.aput(scope, "before", {"n": 1})
+        await saver.adelete_thread("t")
+        await store.aput(scope, "after", {"n": 1})
+
+    with pytest.raises(ThreadGoneError):
+        await at.invoke(late if at.mode == "sync" else alate, HELLO, config("t"))
+    assert await at.store.asearch(()) == []
+
+
+async def test_a_sweep_tidies_up_after_killed_workers(at: Under, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "_GRACE", 0)
+    monkeypatch.setattr(threads, "_YOUNG", 0)
+    await put(at.saver, {"a": 1}, at=config("t"))
+    await at.store.aput(at.scope("nobody"), "k", {"n": 1})
+    await at.store.aput(at.scope("t"), "k", {"n": 1})
+    await at.store.aput(ITEM, "k", {"n": 1}, ttl=SHORT)
+    saver = at.vault.checkpointer
+    beside = saver._core.wired.store
+    await saver._arun(reads.pin(saver._scope, beside, saver._scope.key("t"), [(ITEM, "k")]))
+    await asyncio.sleep(PAST)
+    assert await at.store.aget(ITEM, "k") is not None
+    await asyncio.sleep(0.01)
+    await at.named(at.vault).asweep()
+    assert [item.namespace for item in await at.store.asearch(("thread_scope",))] == [at.scope("t")]
+    await asyncio.sleep(PAST)
+    assert await at.store.aget(ITEM, "k") is None
