@@ -15,6 +15,7 @@ import importlib
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import psycopg
@@ -144,7 +145,9 @@ class SqliteDatabase(Database):
     def content(self) -> bytes:
         with contextlib.closing(sqlite3.connect(self.url)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            return connection.serialize()
+            if hasattr(connection, "serialize"):  # from Python 3.11 on
+                return connection.serialize()
+        return Path(self.url).read_bytes()
 
     def size(self) -> int:
         with contextlib.closing(sqlite3.connect(self.url)) as connection:

@@ -136,6 +136,10 @@ def _read_system(value: Any, info: ValidationInfo) -> SystemMessage:
     return message
 
 
+def _write_value(value: Any) -> Any:
+    return to_json(value)
+
+
 def _read_value(value: Any, info: ValidationInfo) -> Any:
     return from_json(value) if info.mode == "json" else value
 
@@ -157,4 +161,4 @@ _ANYTHING = WithJsonSchema(
 Message = Annotated[BaseMessage, PlainValidator(_read_message), _WRITE, _MESSAGE_SCHEMA]
 AssistantMessage = Annotated[AIMessage, PlainValidator(_read_ai), _WRITE, _MESSAGE_SCHEMA]
 StoredSystemMessage = Annotated[SystemMessage, PlainValidator(_read_system), _WRITE, _MESSAGE_SCHEMA]
-Value = Annotated[Any, PlainValidator(_read_value), PlainSerializer(to_json), _ANYTHING]
+Value = Annotated[Any, PlainValidator(_read_value), PlainSerializer(_write_value), _ANYTHING]

@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -124,6 +125,7 @@ def test_any_part_replaced_by_anything_raises_nothing_else(data: st.DataObject) 
         Run.load_json(json.dumps(dumped))
 
 
+@pytest.mark.skipif(pydantic.VERSION < "2.10", reason="pydantic said the same in other words")
 def test_the_published_schema_is_the_schema() -> None:
     """Renew it with `python -m tests.unit.steps.test_json`."""
     published = json.loads((ROOT / "docs" / "steps.schema.json").read_text(encoding="utf-8"))
