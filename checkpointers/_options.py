@@ -14,9 +14,9 @@ from typing import Any, Literal
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from stepvault._core.codec import Codec
+from stepvault._core.credentials import Credentials
 from stepvault._core.evolution import Evolution, Migration
 from stepvault._core.knowledge import Knowledge
-from stepvault._core.metadata import CREDENTIAL_KEYS
 from stepvault._core.runs import Runs
 from stepvault._drivers.gate import HybridGate, renew_after_fork
 from stepvault.checkpointers._dialect import Dialect
@@ -37,6 +37,7 @@ class StorageOptions:
         compression: `"auto"` compresses what gets smaller; None stores raw.
         cache_bytes: Bound of the in-process cache of encoded elements.
         credential_keys: Further `configurable` keys that never reach metadata.
+        metadata_keys: `configurable` keys that do, though their name is that of a credential.
         on_conflict: What a run meets that finds the thread's head moved by another run: `"fork"` goes on as LangGraph
             does and warns, `"raise"` raises HeadMovedError.
         interrupt_deadline: Minutes after which an unanswered interrupt is due, see `Inbox.due`.
@@ -56,10 +57,11 @@ class StorageOptions:
     compression: Literal["auto"] | None = "auto"
     cache_bytes: int = 64 << 20
     credential_keys: Sequence[str] = ()
+    metadata_keys: Sequence[str] = ()
     types: Sequence[type] = ()
     unknown_types: Literal["imported", "refuse", "raw"] | None = None
     fidelity: Literal["upstream", "strict"] = "upstream"
-    secrets: Literal["refuse", "allow"] = "refuse"
+    secrets: Literal["refuse", "allow"] | None = None  # allowed with a keyring
     on_conflict: Literal["fork", "raise"] = "fork"
     interrupt_deadline: float | None = None
     ttl: Mapping[str, Any] | None = None
@@ -93,7 +95,10 @@ class StorageOptions:
     def serializer(self) -> TypedSerializer:
         """The serializer these options describe."""
         return TypedSerializer(
-            types=self.types, unknown_types=self.unknown_types, fidelity=self.fidelity, secrets=self.secrets
+            types=self.types,
+            unknown_types=self.unknown_types,
+            fidelity=self.fidelity,
+            secrets=self.secrets or ("refuse" if self.keyring is None else "allow"),
         )
 
 
@@ -111,7 +116,7 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
         knowledge=knowledge,
         runs=runs,
         codec=Codec(options.compression),
-        credentials=CREDENTIAL_KEYS | {key.lower() for key in options.credential_keys},
+        credentials=Credentials.of(options.credential_keys, options.metadata_keys),
         random=os.urandom,
         tables=Tables(),
         native=native,

@@ -47,7 +47,7 @@ class StoreOptions:
     types: Sequence[type] = ()
     unknown_types: Literal["imported", "refuse", "raw"] | None = None
     fidelity: Literal["upstream", "strict"] = "upstream"
-    secrets: Literal["refuse", "allow"] = "refuse"
+    secrets: Literal["refuse", "allow"] | None = None  # allowed with a keyring
     keyring: Keyring | None = None
     keys_url: str | None = None
     pseudonymise_ids: bool = False
@@ -71,7 +71,10 @@ class StoreOptions:
     def serializer(self) -> SerializerProtocol:
         """The serializer these options describe."""
         return TypedSerializer(
-            types=self.types, unknown_types=self.unknown_types, fidelity=self.fidelity, secrets=self.secrets
+            types=self.types,
+            unknown_types=self.unknown_types,
+            fidelity=self.fidelity,
+            secrets=self.secrets or ("refuse" if self.keyring is None and self.keys is None else "allow"),
         )
 
 

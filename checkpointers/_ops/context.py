@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from langchain_core.runnables import RunnableConfig
 
 from stepvault._core.codec import Codec
+from stepvault._core.credentials import Credentials
 from stepvault._core.evolution import Evolution
 from stepvault._core.ids import id_key, text_key, text_of, thread_text
 from stepvault._core.knowledge import Knowledge, ThreadKey
@@ -72,7 +73,7 @@ class Core:
     knowledge: Knowledge
     runs: Runs
     codec: Codec
-    credentials: frozenset[str]
+    credentials: Credentials
     random: Callable[[int], bytes]
     tables: Tables
     native: Port

@@ -7,45 +7,19 @@ metadata, so a filter means the same on every backend: Python equality of top-le
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import ormsgpack
 from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS
 
+from stepvault._core.credentials import Credentials
 from stepvault.errors import ConfigurationError
 
-CREDENTIAL_KEYS = frozenset(
-    [
-        "access_token",
-        "api_key",
-        "api_token",
-        "apikey",
-        "auth",
-        "auth_token",
-        "authorization",
-        "bearer_token",
-        "client_secret",
-        "credentials",
-        "id_token",
-        "jwt",
-        "openai_api_key",
-        "anthropic_api_key",
-        "passwd",
-        "password",
-        "private_key",
-        "refresh_token",
-        "secret",
-        "secret_key",
-        "session_token",
-        "token",
-        "x-api-key",
-    ]
-)
 _ROUTED = ("source", "step", "run_id")  # columns of their own
 
 
-def collect(config: Mapping[str, Any], metadata: Mapping[str, Any], denied: Collection[str]) -> dict[str, Any]:
+def collect(config: Mapping[str, Any], metadata: Mapping[str, Any], denied: Credentials) -> dict[str, Any]:
     """Metadata of a checkpoint: its own, then the scalars of `config["metadata"]` and `config["configurable"]`.
 
     The same rule as LangGraph's helper, but text keeps its NULs and credentials are left out.
@@ -53,7 +27,7 @@ def collect(config: Mapping[str, Any], metadata: Mapping[str, Any], denied: Coll
     kept = dict(metadata)
     for source in (config.get("metadata"), config.get("configurable")):
         for key, value in (source or {}).items():
-            if key in kept or key in EXCLUDED_METADATA_KEYS or key.startswith("__") or key.lower() in denied:
+            if key in kept or key in EXCLUDED_METADATA_KEYS or key.startswith("__") or key in denied:
                 continue
             if isinstance(value, (str, int, float)):
                 kept[key] = value
@@ -83,7 +57,7 @@ def _indexable(value: Any) -> bool:
     return isinstance(value, (str, int))
 
 
-def check_filter(wanted: Mapping[str, Any] | None, denied: Collection[str]) -> dict[str, Any]:
+def check_filter(wanted: Mapping[str, Any] | None, denied: Credentials) -> dict[str, Any]:
     """A filter as a plain dict.
 
     Raises:
@@ -96,7 +70,7 @@ def check_filter(wanted: Mapping[str, Any] | None, denied: Collection[str]) -> d
     for key in wanted:
         if not isinstance(key, str):
             raise ConfigurationError(f"filter keys must be str, not {type(key).__name__}.")
-        if key.lower() in denied:
+        if key in denied:
             raise ConfigurationError(f"filter key {key!r} names a credential, which is never stored.")
     return dict(wanted)
 

@@ -10,10 +10,12 @@ from typing import Annotated, Any
 import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
+from pydantic import SecretStr
 from typing_extensions import TypedDict
 
 from stepvault.checkpointers._effects import Effects
 from stepvault.checkpointers._inbox import Inbox
+from stepvault.errors import ValueNotSerializableError
 from tests.contract.building import config, put
 from tests.contract.matrix import Database
 
@@ -132,3 +134,14 @@ async def test_the_scan_finds_what_is_not_sealed(database: Database, marker: Mar
     await saver.atag(first, at("tag"))
 
     assert at.found_in(database.content()) == ["value", "thread id", "metadata", "write", "tag"]
+
+
+async def test_secrets_are_stored_where_they_are_sealed(database: Database, marker: Marker) -> None:
+    secret = marker("secret")
+    stored = await put(saver := await database.saver(), {"key": {"of": [SecretStr(secret)]}})
+    values = (await saver.aget_tuple(stored)).checkpoint["channel_values"]
+    assert values["key"]["of"][0].get_secret_value() == secret
+    assert secret.encode() not in database.content()
+    strict = await database.saver(secrets="refuse")
+    with pytest.raises(ValueNotSerializableError, match=r"'key'.*a secret"):
+        await put(strict, {"key": SecretStr(secret)}, at=config("other"))
