@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, Error, IsolationLevel, Rollback
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 from typing_extensions import LiteralString
 
 from stepvault._core.plan import Batch, Mode, Op, Row, Stmt, arun, run
+from stepvault._drivers import postgres_cursors
 from stepvault._drivers.postgres_connections import AsyncConnections, Connections
 from stepvault._drivers.postgres_errors import ROLLED_BACK, UNPREPARED, error_of, was_lost
 from stepvault._drivers.postgres_watch import Watch
@@ -144,7 +144,7 @@ class _Session:
 
     def execute(self, batch: Batch) -> list[Any]:
         replies: list[Any] = []
-        cursor = Cursor(self._connection, row_factory=tuple_row)
+        cursor = postgres_cursors.cursor(self._connection)
         with self._manners.watch.over(self._connection):
             if batch.durable:
                 cursor.execute(_DURABLE)
@@ -247,7 +247,7 @@ class _AsyncSession:
 
     async def execute(self, batch: Batch) -> list[Any]:
         replies: list[Any] = []
-        cursor = AsyncCursor(self._connection, row_factory=tuple_row)
+        cursor = postgres_cursors.async_cursor(self._connection)
         with self._manners.watch.over_task(self._connection):
             if batch.durable:
                 await cursor.execute(_DURABLE)
