@@ -67,9 +67,17 @@ class Dialect(Protocol):
         ...
 
     def put_writes(
-        self, guard: Guard, elements: Elements, rows: Sequence[WriteRow], notes: Sequence[Note] = ()
+        self,
+        guard: Guard,
+        elements: Elements,
+        rows: Sequence[WriteRow],
+        notes: Sequence[Note] = (),
+        *,
+        replace_rows: bool = False,
     ) -> Op[tuple[Any, bool] | None]:
         """Store writes and notes; an ordinary row (`k >= 0`) that exists stays, a special one is replaced.
+
+        With `replace_rows` an ordinary one is replaced too.
 
         Without rows it stores the notes and the guard's state alone. Returns the thread's `no` and whether every
         ordinary row was new; None if refused.

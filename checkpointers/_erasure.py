@@ -13,6 +13,7 @@ from langgraph.store.base import BaseStore
 
 from stepvault._core.plan import Op
 from stepvault.checkpointers._ops.erasing import exporting, planning, receipts, requests, returning, steps
+from stepvault.checkpointers._ops.erasing.anonymising import Fields
 from stepvault.checkpointers._ops.erasing.items import Items
 from stepvault.checkpointers._ops.erasing.steps import Eraser
 from stepvault.erasure import ErasurePlan, ErasureRequest, SigningKey
@@ -38,6 +39,9 @@ class Erasure:
         issuer: Who erases, as receipts say.
         hooks: Outside systems to tell, by name: functions of the list of the person's ids, called after their data is
             deleted. One that raises is tried again at once, three times in all; the receipt says which were told.
+        personal_fields: Fields of the state that are personal, for threads that are anonymised: names or dotted
+            paths, matched from the end (`"email"`, `"customer.name"`). As a mapping, each with what takes its place;
+            None, as for a plain list, blanks what is in it.
     """
 
     def __init__(
@@ -49,11 +53,16 @@ class Erasure:
         journal: str | os.PathLike[str] | None = None,
         issuer: str = "stepvault",
         hooks: Mapping[str, Callable[[list[str]], Any]] | None = None,
+        personal_fields: Iterable[str] | Mapping[str, Any] = (),
     ) -> None:
         self._saver = saver
         self._journal = Path(journal) if journal is not None else None
         self._eraser = Eraser(
-            Items(store, subject_patterns), self._append if self._journal is not None else None, issuer, hooks or {}
+            Items(store, subject_patterns),
+            self._append if self._journal is not None else None,
+            issuer,
+            hooks or {},
+            fields=_fields(personal_fields),
         )
 
     def plan(self, subject: str, *, derived: bool = False) -> ErasurePlan:
@@ -83,7 +92,7 @@ class Erasure:
         Args:
             subject: The person, by any of their ids.
             shared: What becomes of threads that belong to others too: `"keep"` takes the person's name off them,
-                `"erase"` removes them.
+                `"anonymise"` also what they say of the person (see `anonymise`), `"erase"` removes them.
             reason: Why, for your own records; it is kept with the request.
             plan: Refuse if the data is not what was planned.
             progress: Called as counts and state change.
@@ -106,6 +115,39 @@ class Erasure:
         """Async version of `erase`."""
         return await self._saver._arun(self._erase(subject, shared, reason, plan, progress))
 
+    def anonymise(
+        self,
+        subject: str,
+        *,
+        reason: str | None = None,
+        plan: ErasurePlan | None = None,
+        progress: Callable[[ErasureRequest], None] | None = None,
+    ) -> ErasureRequest:
+        """Erase a person and keep their threads, shared or not, so that graphs can go on with them.
+
+        In each thread's whole history, its pending writes, questions, decisions and effects, what messages say,
+        `personal_fields` and the person's ids are replaced by `[erased]`. The threads' own memory is deleted. The
+        rest is as for `erase`: tombstone, memory, hooks, purge, receipt.
+
+        Raises:
+            ConfigurationError: What a personal field is replaced with does not fit its class; declare what does, and
+                `resume()`.
+            HoldError: A hold stands against it.
+            PlanStaleError: The data changed since `plan`.
+        """
+        return self._saver._run(self._erase(subject, "anonymise", reason, plan, progress, "anonymise"))
+
+    async def aanonymise(
+        self,
+        subject: str,
+        *,
+        reason: str | None = None,
+        plan: ErasurePlan | None = None,
+        progress: Callable[[ErasureRequest], None] | None = None,
+    ) -> ErasureRequest:
+        """Async version of `anonymise`."""
+        return await self._saver._arun(self._erase(subject, "anonymise", reason, plan, progress, "anonymise"))
+
     def _erase(
         self,
         subject: str,
@@ -113,13 +155,14 @@ class Erasure:
         reason: str | None,
         plan: ErasurePlan | None,
         progress: Callable[[ErasureRequest], None] | None,
+        own: str = "erase",
     ) -> Op[ErasureRequest]:
         scope, eraser = self._saver._scope, self._eraser
         if progress is not None:
             told = progress
             eraser = replace(eraser, progress=lambda request: told(request.shown()))
         while True:
-            request = yield from steps.request(scope, eraser, subject, shared, reason, plan)
+            request = yield from steps.request(scope, eraser, subject, shared, reason, plan, own)
             asked = set(request.tokens)
             done = yield from steps.advance(scope, eraser, request.id)
             if (yield from steps.covers(scope, subject, asked)):
@@ -284,6 +327,11 @@ class Erasure:
         tenant = self._saver._scope.tenant.hex()
         lines = [json.loads(line) for line in self._journal.read_text(encoding="utf-8").splitlines() if line.strip()]
         return [line for line in lines if line["tenant"] == tenant]
+
+
+def _fields(declared: Iterable[str] | Mapping[str, Any]) -> Fields:
+    named = declared if isinstance(declared, Mapping) else dict.fromkeys(declared)
+    return Fields({tuple(name.split(".")): value for name, value in named.items()})
 
 
 def _write(lines: list[dict[str, Any]], file: IO[str]) -> int:

@@ -143,13 +143,21 @@ class SealedDialect(SealedLists):
         return (yield from self._stored(guard, opening, no))
 
     def put_writes(
-        self, guard: Guard, elements: Elements, rows: Sequence[WriteRow], notes: Sequence[Note] = ()
+        self,
+        guard: Guard,
+        elements: Elements,
+        rows: Sequence[WriteRow],
+        notes: Sequence[Note] = (),
+        *,
+        replace_rows: bool = False,
     ) -> Op[tuple[Any, bool] | None]:
         opening = yield from self._opening(guard, notes)
         if opening.seal is not _PLAIN:
             elements = rows_of.sealed_elements(opening.seal, elements)
             rows = rows_of.sealed_writes(opening.seal, rows)
-        done = yield from self._inner.put_writes(opening.guard, elements, rows, opening.notes)
+        done = yield from self._inner.put_writes(
+            opening.guard, elements, rows, opening.notes, replace_rows=replace_rows
+        )
         place = yield from self._stored(guard, opening, done and done[0])
         return (place, done[1]) if done else None
 

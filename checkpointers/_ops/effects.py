@@ -18,6 +18,7 @@ from stepvault._core.ids import id_key, text_of
 from stepvault._core.knowledge import ThreadKey, View
 from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange, Elements, Note, Query
+from stepvault._core.serde.scrubbing import Scrubber
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import db_now
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
@@ -134,6 +135,15 @@ def _pack(scope: Scope, effect: Effect | None) -> bytes | None:
 
 def _read(scope: Scope, body: bytes) -> Effect:
     return Effect(*scope.native.loads(unpack(body)))
+
+
+def without(scope: Scope, note: Note, scrubber: Scrubber) -> Note:
+    """An effect's note without a person."""
+    assert note.body is not None
+    effect = _read(scope, note.body)
+    if effect.result is not None:
+        effect = replace(effect, result=scrubber.payload(effect.result, ("__effect__",)))
+    return Note(note.key, _pack(scope, effect))
 
 
 # -- where started effects are found

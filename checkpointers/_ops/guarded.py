@@ -111,17 +111,17 @@ def _once(
     view = known.view
     expected = at.run.loaded.get(at.key) if at.run else None
     doubtful = view is not None and check and permits.is_doubtful(at, view)
-    if view is None or doubtful or needs(view) or (expected and view.uid != expected):
+    if view is None or doubtful or needs(view) or (expected and view.generation != expected):
         loaded, _, view = yield from read(scope, known, at.key, at.ns, base, writer=True)
         if view is not None:
             for row in loaded.checkpoints:
                 view.keep(row.ns, row.id, decode_record(unpack(row.body)))
-    if expected and (view is None or view.uid != expected):
+    if expected and (view is None or view.generation != expected):
         raise ThreadGoneError(
-            f"Thread {text_of(at.key.thread)!r} was deleted, erased or expired while this run was at work; "
+            f"Thread {text_of(at.key.thread)!r} was deleted, erased, anonymised or expired while this run was at work; "
             "nothing was stored. Start a new run."
         )
-    if view is not None and expected != view.uid and (yield from is_expired(scope.core, view.state)):
+    if view is not None and expected != view.generation and (yield from is_expired(scope.core, view.state)):
         if (yield from scope.core.dialect.delete(at.key, view.rev)) is None:
             return None
         expired.append(view.state.expires_at or 0)
@@ -187,5 +187,5 @@ def settle(
     view.add(encoder.new, encoder.elements)
     known.view = view
     if at.run is not None:
-        at.run.note(at.key, view.uid)
+        at.run.note(at.key, view.generation)
     return view

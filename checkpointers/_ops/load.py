@@ -41,7 +41,7 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
         loaded, state = Loaded(), State()
     yield from permits.may_load(scope, at, state)
     if at.run is not None:
-        at.run.note(at.key, loaded.thread.uid if loaded.thread else None)
+        at.run.note(at.key, state.generation(loaded.thread.uid) if loaded.thread else None)
         if not at.ns:
             at.run.heads.setdefault(at.key, state.run_head)  # what it loads later may be older than what it has put
     if not loaded.checkpoints:
@@ -73,7 +73,7 @@ def _state_of(thread: ThreadRow, view: View | None) -> State:
 
 def _over(scope: Scope, at: Address, thread: ThreadRow, state: State) -> Op[bool]:
     """Whether the thread has expired for this reader; the run that loaded it before may still finish."""
-    mine = at.run is not None and at.run.loaded.get(at.key) == thread.uid
+    mine = at.run is not None and at.run.loaded.get(at.key) == state.generation(thread.uid)
     return not mine and (yield from is_expired(scope.core, state))
 
 

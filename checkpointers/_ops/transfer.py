@@ -68,7 +68,7 @@ def _steps(dialect: Dialect, whole: Whole) -> Iterator[Any]:
     """The writes that fill a thread."""
     for part in _portions(whole.chunks):
         yield lambda guard, part=part: dialect.put_writes(guard, Elements(part), ())
-    for _, group in groupby(sorted(whole.writes, key=_place), _place):
+    for _, group in groupby(sorted(whole.writes, key=place), place):
         rows = list(group)
         yield lambda guard, rows=rows: dialect.put_writes(guard, Elements(), rows)
     for row, found in whole.checkpoints:
@@ -77,7 +77,8 @@ def _steps(dialect: Dialect, whole: Whole) -> Iterator[Any]:
         yield lambda guard: dialect.put_writes(guard, Elements(), (), whole.notes)
 
 
-def _place(row: WriteRow) -> tuple[bytes, bytes, bytes, int]:
+def place(row: WriteRow) -> tuple[bytes, bytes, bytes, int]:
+    """Rows with the same can be stored by one write."""
     return row.ns, row.checkpoint, row.run or b"", row.created_at or 0
 
 

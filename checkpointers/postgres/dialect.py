@@ -199,11 +199,17 @@ class PostgresDialect:
         return rows[0][0] if rows else None
 
     def put_writes(
-        self, guard: Guard, elements: Elements, rows: Sequence[WriteRow], notes: Sequence[Note] = ()
+        self,
+        guard: Guard,
+        elements: Elements,
+        rows: Sequence[WriteRow],
+        notes: Sequence[Note] = (),
+        *,
+        replace_rows: bool = False,
     ) -> Op[tuple[Any, bool] | None]:
         writing = Writing(guard)
         writing.add_elements(elements)
-        writing.add_writes(rows)
+        writing.add_writes(rows, replace=replace_rows)
         writing.add_notes(notes)
         result = "g.no, (SELECT count(*) FROM w)" if rows else "g.no, 0"
         found = yield from self._write(writing, result, guard.durable)

@@ -220,6 +220,14 @@ ON CONFLICT (t, ns, checkpoint, task, k) DO UPDATE
     WHERE excluded.k < 0
 RETURNING 1
 
+-- name: replace_writes
+INSERT INTO {write} (t, ns, checkpoint, task, k, run, created_at, refs, body)
+SELECT g.no, x.ns, x.checkpoint, x.task, x.k, x.run, coalesce(x.created_at, {now}), x.refs, x.body
+FROM g CROSS JOIN {source} x(ns, checkpoint, task, k, run, created_at, refs, body)
+ON CONFLICT (t, ns, checkpoint, task, k) DO UPDATE
+    SET run = excluded.run, created_at = excluded.created_at, refs = excluded.refs, body = excluded.body
+RETURNING 1
+
 -- name: put_notes
 INSERT INTO {note} (t, key, body) SELECT g.no, x.key, x.body FROM g CROSS JOIN {source} x(key, body)
 ON CONFLICT (t, key) DO UPDATE SET body = excluded.body

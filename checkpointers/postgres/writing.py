@@ -31,6 +31,7 @@ _COLUMNS = {
     ),
     "put_notes": (("note", "bytea"), ("text", "bytea")),
 }
+_COLUMNS["replace_writes"] = _COLUMNS["put_writes"]
 
 
 class Writing:
@@ -71,10 +72,10 @@ class Writing:
                 self.add("o", "drop_metas")
             self.add("m", "add_metas", tokens=list(tokens))
 
-    def add_writes(self, rows: Sequence[WriteRow]) -> None:
+    def add_writes(self, rows: Sequence[WriteRow], *, replace: bool = False) -> None:
         """Rows of `put_writes`."""
         if rows:
-            self._add_rows("w", "put_writes", [_typed(row) for row in rows])
+            self._add_rows("w", "replace_writes" if replace else "put_writes", [_typed(row) for row in rows])
 
     def add_notes(self, notes: Sequence[Note]) -> None:
         """Notes to put, and to take away."""

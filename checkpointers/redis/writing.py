@@ -62,10 +62,16 @@ class Writing(Indexes):
         return reply and self._address(guard)
 
     def put_writes(
-        self, guard: Guard, elements: Elements, rows: Sequence[WriteRow], notes: Sequence[Note] = ()
+        self,
+        guard: Guard,
+        elements: Elements,
+        rows: Sequence[WriteRow],
+        notes: Sequence[Note] = (),
+        *,
+        replace_rows: bool = False,
     ) -> Op[tuple[Any, bool] | None]:
         first = rows[0] if rows else WriteRow(b"", b"", b"", 0, None, None, None, b"")
-        words: list[Any] = [first.ns, first.checkpoint, _time(first.created_at), len(rows)]
+        words: list[Any] = [first.ns, first.checkpoint, _time(first.created_at), int(replace_rows), len(rows)]
         for row in rows:
             words += (row.task, row.k, pack_write(row))
         words += _notes(notes)

@@ -192,12 +192,19 @@ class SqliteDialect:
         return _number(guard, replies)
 
     def put_writes(
-        self, guard: Guard, elements: Elements, rows: Sequence[WriteRow], notes: Sequence[Note] = ()
+        self,
+        guard: Guard,
+        elements: Elements,
+        rows: Sequence[WriteRow],
+        notes: Sequence[Note] = (),
+        *,
+        replace_rows: bool = False,
     ) -> Op[tuple[Any, bool] | None]:
         target = _target(guard)
         batch = _begin(guard, elements)
         first = len(batch)
-        batch += [Stmt(SQL["put_write"], (*target, *row)) for row in rows]
+        put = SQL["replace_write" if replace_rows else "put_write"]
+        batch += [Stmt(put, (*target, *row)) for row in rows]
         batch += _notes(guard, notes)
         replies = yield Batch(batch, durable=guard.durable)
         no = _number(guard, replies)

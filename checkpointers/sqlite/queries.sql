@@ -70,6 +70,11 @@ ON CONFLICT (t, ns, checkpoint, task, k) DO UPDATE
     SET run = excluded.run, created_at = excluded.created_at, refs = excluded.refs, body = excluded.body
     WHERE excluded.k < 0
 
+-- name: replace_write
+INSERT OR REPLACE INTO stepvault_write (t, ns, checkpoint, task, k, run, created_at, refs, body)
+VALUES (coalesce(?1, (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3)),
+    ?4, ?5, ?6, ?7, ?8, coalesce(?9, {now}), ?10, ?11)
+
 -- name: put_note
 INSERT OR REPLACE INTO stepvault_note (t, key, body)
 VALUES (coalesce(?1, (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3)), ?4, ?5)

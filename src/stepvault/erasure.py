@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from stepvault.errors import ConfigurationError, MissingDependencyError, VerifyFailedError
 
-Shared: TypeAlias = Literal["keep", "erase"]
+Shared: TypeAlias = Literal["keep", "erase", "anonymise"]
 STATES = ("received", "tombstoned", "deleted", "told", "purged", "verified", "receipted")
 PublicKey: TypeAlias = str | bytes
 DOMAIN = b"stepvault/receipt/1\n"
@@ -32,7 +32,7 @@ class ErasurePlan:
     Attributes:
         subject: The person.
         ids: Every id of theirs, linked ones included.
-        threads: Their threads; shared ones go only with `shared="erase"`.
+        threads: Their threads; shared ones follow `shared=`.
         namespaces: Namespaces of the store that are theirs, with the number of items in each.
         decisions: How many decisions they made; these stay, without their name.
         unattributed: Threads that name nobody: whether they hold data of this person is not known.

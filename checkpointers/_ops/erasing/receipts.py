@@ -26,7 +26,7 @@ def first(scope: Scope, issuer: str, current: Request) -> Op[Request]:
     pairs = zip(salts, current.subjects, strict=True)
     body = {
         "subject_commitments": sorted(commitment(salt, subject) for salt, subject in pairs),
-        "shared": current.shared, "requested_at": moment(current.requested).isoformat(),
+        "own": current.own, "shared": current.shared, "requested_at": moment(current.requested).isoformat(),
         "tombstoned_at": moment(current.tombstoned).isoformat(),
         "verified_at": moment(current.verified).isoformat(), "removed": current.counts, "remaining": 0,
         "unattributed": current.unattributed, "hooks": current.hooks, "purge": _shown(current.steps),

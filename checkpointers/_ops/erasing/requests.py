@@ -42,6 +42,7 @@ class Request:
     purge: list[list[Any]] = field(default_factory=list)
     receipt: dict[str, Any] | None = None
     follow_ups: list[dict[str, Any]] = field(default_factory=list)
+    own: str = "erase"  # what becomes of threads that are theirs alone
 
     @property
     def steps(self) -> list[PurgeStep]:

@@ -17,6 +17,7 @@ from stepvault._core.state import State
 from stepvault.checkpointers._ops import people
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.erasing import planning, receipts, requests
+from stepvault.checkpointers._ops.erasing.anonymising import Fields, Person, anonymise
 from stepvault.checkpointers._ops.erasing.items import Items, Theirs
 from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.fencing import shut
@@ -42,10 +43,17 @@ class Eraser:
     hooks: Mapping[str, Callable[[list[str]], Any]] = field(default_factory=dict)
     progress: Callable[[Request], None] = lambda _: None
     purged: Sequence[PurgeStep] | None = None  # what one purge for several people did
+    fields: Fields = field(default_factory=Fields)  # declared ones, for threads that are anonymised
 
 
 def request(
-    scope: Scope, eraser: Eraser, subject: str, shared: str, reason: str | None, planned: ErasurePlan | None
+    scope: Scope,
+    eraser: Eraser,
+    subject: str,
+    shared: str,
+    reason: str | None,
+    planned: ErasurePlan | None,
+    own: str = "erase",
 ) -> Op[Request]:
     """Take up an erasure, or the one of this person that is under way.
 
@@ -53,15 +61,15 @@ def request(
         HoldError: A hold stands against it.
         PlanStaleError: The data is not what was planned.
     """
-    if shared not in ("keep", "erase"):
-        raise ConfigurationError(f'shared must be "keep" or "erase", not {shared!r}.')
+    if shared not in ("keep", "erase", "anonymise"):
+        raise ConfigurationError(f'shared must be "keep", "erase" or "anonymise", not {shared!r}.')
     ids = yield from people.ids_of(scope, subject)
     marks = [token(scope, name) for name in ids]
     yield from _check_hold(scope, marks)
     if planned is not None and (yield from planning.plan(scope, subject, eraser.items)).hash != planned.hash:
         raise PlanStaleError
     now = yield from scope.core.dialect.now()
-    made = Request(scope.core.random(16).hex(), "received", ids, marks, shared, reason, now)
+    made = Request(scope.core.random(16).hex(), "received", ids, marks, shared, reason, now, own=own)
     return (yield from requests.create(scope, made))
 
 
@@ -128,7 +136,7 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
             hints = yield from _hints(scope, mark)
             if not hints:
                 break
-            counts = {"threads": 0, "checkpoints": 0, "shared": 0, "items": 0}
+            counts = {"threads": 0, "checkpoints": 0, "shared": 0, "anonymised": 0, "items": 0}
             for key in hints.values():
                 for name, count in (yield from _delete_thread(scope, eraser, current, mark, key)).items():
                     counts[name] += count
@@ -165,7 +173,7 @@ def _count(scope: Scope, eraser: Eraser, current: Request, more: dict[str, int])
 
 
 def _delete_thread(scope: Scope, eraser: Eraser, current: Request, mark: bytes, key: ThreadKey) -> Op[dict[str, int]]:
-    """Remove a thread and its memory, or the person from a shared one; close one that is about to be made."""
+    """Remove a thread and its memory, or the person from one that stays; close one that is about to be made."""
     items = 0
     while True:
         loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
@@ -178,10 +186,17 @@ def _delete_thread(scope: Scope, eraser: Eraser, current: Request, mark: bytes, 
             if (yield from shut(scope, key, loaded.thread)):
                 return {}
             continue
-        if not set(state.subjects) <= set(current.tokens) and current.shared == "keep":
+        choice = current.own if set(state.subjects) <= set(current.tokens) else current.shared
+        if choice == "keep":
             yield from decisions.drop_subjects(scope, key, current.tokens)
             if (yield from _unlink(scope, current, key, loaded.thread, state)):
                 return {"shared": 1}
+            continue
+        if choice == "anonymise":
+            items += yield from eraser.items.delete_scope(text_of(key.thread))
+            person = Person(current.subjects, current.tokens)
+            if (yield from anonymise(scope, key, loaded.thread, person, eraser.fields)):
+                return {"anonymised": 1, "items": items}
             continue
         items += yield from eraser.items.delete_scope(text_of(key.thread))
         removed = yield from keeping.delete(scope, key, loaded.thread.rev)

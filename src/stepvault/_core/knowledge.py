@@ -47,6 +47,11 @@ class View:
     pages: set[int] = field(default_factory=set)  # pages whose every element is in `elements`
     size: int = _PER_THREAD
 
+    @property
+    def generation(self) -> bytes:
+        """What a run must have loaded to go on writing."""
+        return self.state.generation(self.uid)
+
     def remember(self, elements: Mapping[int, bytes], seed: int) -> None:
         """Note elements that are stored under this revision."""
         for number, element in elements.items():

@@ -41,6 +41,7 @@ class State:
         compacted: Its head was made by `compact_thread`.
         fenced: It holds nothing: it stands in the place of a thread that an erased person may not make.
         paused: An open pause is among what waits.
+        scrubbed: How often a person was taken out of it; each time is a new generation for the runs at work.
         subjects: Keys of the data subjects this thread belongs to.
     """
 
@@ -58,6 +59,7 @@ class State:
     fenced: bool = False
     compacted: bool = False
     paused: bool = False
+    scrubbed: int = 0
 
     def pack(self) -> bytes:
         parts: list[Any] = [
@@ -69,7 +71,7 @@ class State:
             self.run_head if self.run_head != self.head else True,
         ]
         rare = [self.tick, self.answered, self.ttl, self.expires_at, self.since_trim]
-        rare += [self.fenced, self.compacted, self.paused]
+        rare += [self.fenced, self.compacted, self.paused, self.scrubbed]
         if any(rare):
             parts += rare
         while len(parts) > 1 and not parts[-1]:
@@ -80,9 +82,9 @@ class State:
     def unpack(cls, packed: bytes) -> State:
         try:
             parts: list[Any] = ormsgpack.unpackb(bytes(packed))
-            parts += [None] * (14 - len(parts))
-            extents, head, pending, lease, subjects, run_head, *rare = parts[:14]
-            tick, answered, ttl, expires_at, since, fenced, compacted, paused = rare
+            parts += [None] * (15 - len(parts))
+            extents, head, pending, lease, subjects, run_head, *rare = parts[:15]
+            tick, answered, ttl, expires_at, since, fenced, compacted, paused, scrubbed = rare
             return cls(
                 Extents.of(extents),
                 head,
@@ -98,9 +100,14 @@ class State:
                 bool(fenced),
                 bool(compacted),
                 bool(paused),
+                scrubbed or 0,
             )
         except (ValueError, TypeError) as exc:
             raise TruncatedError("The state of a thread row is damaged; restore the row from a backup.") from exc
+
+    def generation(self, uid: bytes) -> bytes:
+        """What a run must have loaded to go on writing."""
+        return uid + self.scrubbed.to_bytes(4, "big") if self.scrubbed else uid
 
     @staticmethod
     def head_of(packed: bytes) -> bytes | None:

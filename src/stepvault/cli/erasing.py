@@ -62,7 +62,10 @@ def run(
     context: typer.Context,
     subject: Annotated[str | None, typer.Argument()] = None,
     source: From = None,
-    shared: Annotated[str, typer.Option(help="keep or erase threads that belong to others too")] = "keep",
+    shared: Annotated[str, typer.Option(help="keep, anonymise or erase threads that belong to others too")] = "keep",
+    personal: Annotated[
+        list[str] | None, typer.Option("--personal-field", help="a field to blank in threads that are anonymised")
+    ] = None,
     reason: Annotated[str | None, typer.Option(help="for your records")] = None,
     receipts: Annotated[str | None, typer.Option(help="folder to write receipts to")] = None,
     journal: Journal = None,
@@ -74,7 +77,7 @@ def run(
         _show_plans(context, people, journal)
         cli.dry_run("Nothing was erased.")
         return
-    erasure = cli.open_vault(context, journal=journal).erasure
+    erasure = cli.open_vault(context, journal=journal, personal_fields=personal or ()).erasure
     outcomes = erasure.erase_many(people, shared=shared, reason=reason)
     cli.show(
         context, [_row(n, outcome) for n, outcome in enumerate(outcomes, 1)], ("row", "request", "state", "removed")

@@ -1,0 +1,178 @@
+"""A person leaves threads that stay: nothing of them is left in rows or files, and the graphs go on."""
+
+from __future__ import annotations
+
+import base64
+import random
+from dataclasses import dataclass
+from operator import add
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+from stepvault.checkpointers._inbox import Inbox
+from stepvault.errors import ConfigurationError, SubjectErasedError, ThreadGoneError
+from tests.contract.building import config, put, whole
+from tests.contract.erasure.test_erasure import erasure_of
+from tests.contract.matrix import Database
+
+WHO = "ann@example.com"
+
+
+class Markers:
+    """Text that a scan of the raw database sees, as it cannot be compressed."""
+
+    def __init__(self) -> None:
+        self._dice = random.Random(11)
+        self.made: list[bytes] = []
+
+    def __call__(self, size: int = 45) -> str:
+        made = base64.b64encode(self._dice.randbytes(size)).decode().rstrip("=").replace("/", "x").replace("+", "y")
+        self.made.append(made[:32].encode())
+        return made
+
+    def left(self, database: Database) -> list[bytes]:
+        content = database.content()
+        return [marker for marker in self.made if marker in content]
+
+
+@dataclass
+class Customer:
+    """What an application keeps of a person."""
+
+    name: str
+    age: int
+    plan: str = "gold"
+
+
+class State(MessagesState):
+    email: str
+    customer: Any
+    notes: Annotated[list[dict[str, Any]], add]
+    steps: int
+
+
+def graph_for(saver: Any, markers: Markers) -> Any:
+    def talk(state: State) -> Any:
+        call = {"name": "mail", "args": {"to": markers(), "n": 3}, "id": "call-1"}
+        said = AIMessage(markers(600), tool_calls=[call], additional_kwargs={"raw": markers()})
+        return {"messages": [said], "notes": [{"name": markers(), "score": 3}], "steps": state["steps"] + 1}
+
+    def ask(state: State) -> Any:
+        answer = interrupt({"question": "Go on?", "email": state["email"], "about": WHO})
+        return {"messages": [("ai", f"answer {answer}")], "steps": state["steps"] + 1}
+
+    graph = StateGraph(State).add_node("talk", talk).add_node("ask", ask).add_edge(START, "talk")
+    return graph.add_edge("talk", "ask").compile(checkpointer=saver)
+
+
+FIELDS = ("email", "customer.name", "notes.name", "long")
+
+
+async def test_a_graph_goes_on_without_the_person(async_database: Database) -> None:
+    saver, markers = await async_database.raw(), Markers()
+    graph = graph_for(saver, markers)
+    at = config("shared", user_id=[WHO, "bob"])
+    at["metadata"] = {"customer_email": WHO, "email": markers()}
+    for n in range(3):
+        made = {
+            "messages": [("user", markers(500)), {"role": "user", "content": markers()}],
+            "email": markers(), "customer": Customer(markers(), 40), "notes": [{"name": markers(), "score": n}],
+            "steps": n,
+        }  # fmt: skip
+        await graph.ainvoke(made, at)
+        await graph.ainvoke(Command(resume={"ok": True, "email": markers()}), at) if n < 2 else None
+    before = await whole(saver, "shared")
+    async_names = async_database.under_async_names(saver)
+    erasure = erasure_of(async_names, personal_fields=FIELDS)
+    request = await erasure.aerase(WHO, shared="anonymise")
+    assert request.counts == {"anonymised": 1}
+    assert request.receipt is not None
+    assert request.receipt["receipt"]["shared"] == "anonymise"
+    assert [thread.subjects for thread in (await saver.athreads()).threads] == [("bob",)]
+
+    after = await whole(saver, "shared")
+    assert [entry.checkpoint["id"] for entry in after] == [entry.checkpoint["id"] for entry in before]
+    assert WHO not in repr(after)
+    assert not any(marker.decode() in repr(after) for marker in markers.made)
+    values = after[0].checkpoint["channel_values"]
+    assert values["customer"] == Customer("[erased]", 40)
+    assert [note["score"] for note in values["notes"]] == [n for k in range(3) for n in (k, 3)]
+    assert {message.content for message in values["messages"]} == {"[erased]"}
+    (waiting,) = (await Inbox(saver).alist()).interrupts
+    assert waiting.value == {"question": "Go on?", "email": "[erased]", "about": "[erased]"}
+    done = await graph.ainvoke(Command(resume="yes"), config("shared", user_id="bob"))
+    assert done["messages"][-1].content == "answer yes"
+    assert len(done["messages"]) == 12
+    assert markers.left(async_database) == []
+    with pytest.raises(SubjectErasedError):
+        await graph.ainvoke(Command(resume="yes"), at)
+
+
+async def test_threads_of_ones_own_stay_too_if_asked_for(database: Database) -> None:
+    saver, markers = await database.saver(), Markers()
+    long = markers(9_000)
+    at = await put(saver, {"long": long, "blob": WHO * 3_000, "n": 1}, at=config("hers", user_id=WHO))
+    at = await put(saver, {"long": long + markers(9_000), "blob": WHO, "n": 2}, at=at, metadata={"email": markers()})
+    await saver.aput_writes(at, [("long", markers(9_000)), ("n", 3)], "task")
+    await put(saver, {"n": 1}, at=config("bob's", user_id="bob"))
+    request = await erasure_of(saver, personal_fields={"long": "gone", "email": None}).aanonymise(WHO)
+    assert request.counts == {"anonymised": 1}
+    first, second = await whole(saver, "hers")
+    assert first.checkpoint["channel_values"] == {"long": "gone", "blob": "[erased]", "n": 2}
+    assert first.pending_writes == [("task", "long", "gone"), ("task", "n", 3)]
+    assert first.metadata["email"] == "[erased]"  # type: ignore[typeddict-item]
+    assert second.checkpoint["channel_values"]["n"] == 1
+    assert markers.left(database) == []
+    assert {thread.thread_id: thread.subjects for thread in (await saver.athreads()).threads} == {
+        "hers": (), "bob's": ("bob",),
+    }  # fmt: skip
+    found = [entry async for entry in saver.alist(None, filter={"user_id": WHO})]
+    assert found == []
+
+
+async def test_a_run_at_work_does_not_bring_them_back(async_database: Database) -> None:
+    saver = await async_database.raw()
+    erasure = erasure_of(async_database.under_async_names(saver))
+
+    async def node(state: MessagesState) -> Any:
+        await erasure.aerase("ann", shared="anonymise")
+        return {"messages": [("ai", "x")]}
+
+    graph = StateGraph(MessagesState).add_node("n", node).add_edge(START, "n").compile(checkpointer=saver)
+    await saver.aput(config("t", user_id="ann"), *_first())
+    with pytest.raises(ThreadGoneError):
+        await graph.ainvoke({"messages": [HumanMessage("of ann")]}, config("t", user_id="bob"))
+    assert "of ann" not in repr(await whole(saver, "t"))
+
+
+def _first() -> Any:
+    from tests.contract.building import checkpoint
+
+    made = checkpoint({})
+    return made, {"source": "input", "step": -1}, {}
+
+
+@dataclass
+class Account:
+    """A class that checks its fields."""
+
+    email: str
+
+    def __post_init__(self) -> None:
+        if "@" not in self.email:
+            raise ValueError("no e-mail address")
+
+
+async def test_what_takes_a_fields_place_must_fit(database: Database) -> None:
+    saver = await database.saver()
+    await put(saver, {"m": Account("ann@x")}, at=config("hers", user_id="ann"))
+    with pytest.raises(ConfigurationError, match="personal_fields"):
+        await erasure_of(saver, personal_fields=["email"]).aanonymise("ann")
+    assert (await whole(saver, "hers"))[0].checkpoint["channel_values"]["m"] == Account("ann@x")
+    done = await erasure_of(saver, personal_fields={"email": "erased@example.invalid"}).aresume()
+    assert [request.counts for request in done] == [{"anonymised": 1}]
+    assert (await whole(saver, "hers"))[0].checkpoint["channel_values"]["m"] == Account("erased@example.invalid")
