@@ -154,8 +154,11 @@ class Dialect(Protocol):
         """Milliseconds since 1970 by the database's clock."""
         ...
 
-    def purge(self) -> Op[list[PurgeStep]]:
-        """Have deleted data leave files too, as far as this role can; says what was done and what was not."""
+    def purge(self, *, rewrite: bool = False) -> Op[list[PurgeStep]]:
+        """Have deleted data leave files too, as far as this role can; says what was done and what was not.
+
+        With `rewrite` also by what holds others up: files are written anew.
+        """
         ...
 
     def reclaim(self) -> Op[None]:

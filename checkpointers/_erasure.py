@@ -42,6 +42,8 @@ class Erasure:
         personal_fields: Fields of the state that are personal, for threads that are anonymised: names or dotted
             paths, matched from the end (`"email"`, `"customer.name"`). As a mapping, each with what takes its place;
             None, as for a plain list, blanks what is in it.
+        vacuum: Have purges rewrite files too, which holds others up meanwhile: VACUUM on SQLite, VACUUM FULL and
+            CHECKPOINT on Postgres, BGREWRITEAOF and BGSAVE on Redis. What the role may not do is reported.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Erasure:
         issuer: str = "stepvault",
         hooks: Mapping[str, Callable[[list[str]], Any]] | None = None,
         personal_fields: Iterable[str] | Mapping[str, Any] = (),
+        vacuum: bool = False,
     ) -> None:
         self._saver = saver
         self._journal = Path(journal) if journal is not None else None
@@ -63,6 +66,7 @@ class Erasure:
             issuer,
             hooks or {},
             fields=_fields(personal_fields),
+            vacuum=vacuum,
         )
 
     def plan(self, subject: str, *, derived: bool = False) -> ErasurePlan:
@@ -192,7 +196,7 @@ class Erasure:
                 found.append(exc)
         if all(isinstance(one, StepvaultError) for one in found):
             return found
-        eraser = replace(self._eraser, purged=(yield from scope.core.dialect.purge()))
+        eraser = replace(self._eraser, purged=(yield from self._eraser.purge(scope)))
         for n, request in enumerate(found):
             if not isinstance(request, StepvaultError):
                 try:

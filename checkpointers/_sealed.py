@@ -75,8 +75,8 @@ class SealedDialect(SealedLists):
     def tenants(self) -> Op[list[bytes]]:
         return (yield from self._inner.tenants())
 
-    def purge(self) -> Op[list[PurgeStep]]:
-        return (yield from self._inner.purge())
+    def purge(self, *, rewrite: bool = False) -> Op[list[PurgeStep]]:
+        return (yield from self._inner.purge(rewrite=rewrite))
 
     def reclaim(self) -> Op[None]:
         yield from self._inner.reclaim()

@@ -32,12 +32,12 @@ from stepvault._core.rows import (
     beyond,
 )
 from stepvault._core.sqltext import literal
+from stepvault.checkpointers.postgres import purging
 from stepvault.checkpointers.postgres.names import Names
 from stepvault.checkpointers.postgres.ranges import from_ranges, ranges_of
 from stepvault.checkpointers.postgres.schema import QUERIES, Schema
 from stepvault.checkpointers.postgres.writing import Writing, arrays
 from stepvault.erasure import PurgeStep
-from stepvault.errors import StorageError
 
 _BEYOND = b"\xff"  # above every checkpoint id: those begin with 0 or 1
 _LAST = 2**63 - 1
@@ -307,14 +307,8 @@ class PostgresDialect:
             return Stmt(self._sql[query], {**args, "expected": change.expected}, guard=True)
         return Stmt(self._sql["drop_doc" if change.body is None else "put_doc"], args)
 
-    def purge(self) -> Op[list[PurgeStep]]:
-        try:
-            yield Batch([Stmt(self._sql["vacuum"])], outside=True)
-            vacuum = PurgeStep("postgres VACUUM", True, "the space of deleted rows is free to be reused", True)
-        except StorageError as exc:
-            vacuum = PurgeStep("postgres VACUUM", False, type(exc).__name__, True)
-        detail = "VACUUM FULL rewrites the tables; pg_wal turns over with traffic; backups and replicas are their own"
-        return [vacuum, PurgeStep("postgres files, pg_wal, backups and replicas", False, detail)]
+    def purge(self, *, rewrite: bool = False) -> Op[list[PurgeStep]]:
+        return (yield from purging.purge(self._names, rewrite=rewrite))
 
     def reclaim(self) -> Op[None]:
         return  # autovacuum does it

@@ -34,7 +34,7 @@ class Names:
         if max(len(f"{prefix}{longest}_p0000".encode()), len((schema or "").encode())) > _LONGEST:
             raise ConfigurationError("schema and table_prefix must leave room in Postgres's 63 bytes per name.")
         self.schema = schema
-        self._prefix = prefix
+        self.prefix = prefix
         self._filling = {"now": _NOW, "theirs": self.table("checkpoints", prefix="")}
         self._filling |= {name: self.table(name) for name in _TABLES}
         self._filling |= {name: _quoted(f"{prefix}{name}") for name in _INDEXES}
@@ -43,7 +43,7 @@ class Names:
 
     def table(self, name: str, *, prefix: str | None = None) -> str:
         """A table as statements name it."""
-        whole = (self._prefix if prefix is None else prefix) + name
+        whole = (self.prefix if prefix is None else prefix) + name
         return _quoted(whole) if self.schema is None else _quoted(self.schema, whole)
 
     def fill(self, text: str, more: Mapping[str, str] | None = None) -> LiteralString:

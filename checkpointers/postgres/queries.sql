@@ -323,5 +323,12 @@ CREATE TABLE {part} PARTITION OF {whole} FOR VALUES WITH (MODULUS {count}, REMAI
 -- name: only_theirs
 SELECT 1 FROM {theirs} WHERE NOT EXISTS (SELECT 1 FROM {thread}) LIMIT 1
 
--- name: vacuum
-VACUUM {thread}, {chunk}, {checkpoint}, {write}, {meta}, {note}, {doc}
+-- Every table of ours, the store's too, and whether this role may clean it.
+-- name: purge_tables
+SELECT format('%%I.%%I', n.nspname, c.relname), pg_has_role(c.relowner, 'USAGE')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = '{thread}'::regclass)
+    AND (%(prefix)s::text <> '' AND starts_with(c.relname, %(prefix)s::text)
+        OR c.oid IN ('{thread}'::regclass, '{chunk}'::regclass, '{checkpoint}'::regclass, '{write}'::regclass,
+            '{meta}'::regclass, '{note}'::regclass, '{doc}'::regclass))
+ORDER BY 1

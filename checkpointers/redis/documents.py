@@ -8,6 +8,7 @@ from stepvault._core.plan import Batch, Command, Op, Script
 from stepvault._core.rows import Doc, DocChange, beyond
 from stepvault.checkpointers.redis.keys import Keys
 from stepvault.erasure import PurgeStep
+from stepvault.errors import StorageError
 
 _END = b"\0"
 _GONE = b"\0\xff"  # a NUL inside a key, and where the doc of a key ends
@@ -47,10 +48,17 @@ class Documents:
         (done,) = yield Batch([Script("write_docs", (self.keys.space(space),), tuple(words))], durable=durable)
         return bool(done)
 
-    def purge(self) -> Op[list[PurgeStep]]:
-        detail = "run BGREWRITEAOF and BGSAVE on every node; memory is reused, not cleared; backups are their own"
-        return [PurgeStep("redis AOF, RDB, replicas and memory", False, detail)]
-        yield
+    def purge(self, *, rewrite: bool = False) -> Op[list[PurgeStep]]:
+        steps = []
+        for command in ("BGREWRITEAOF", "BGSAVE SCHEDULE"):
+            if rewrite:
+                steps.append((yield from _started(command)))
+            else:
+                steps.append(
+                    PurgeStep(f"redis {command.split()[0]}", False, "not asked for: vacuum=True begins it, if allowed")
+                )
+        detail = "each node has its own files; memory is reused, not cleared; SLOWLOG RESET, backups: the operator's"
+        return [*steps, PurgeStep("redis other nodes, memory, slow log and backups", False, detail)]
 
     def reclaim(self) -> Op[None]:
         return  # memory is reused as it is
@@ -59,6 +67,17 @@ class Documents:
     def now(self) -> Op[int]:
         ((seconds, micros),) = yield Batch([Command(("TIME",))], retry=True)
         return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _started(command: str) -> Op[PurgeStep]:
+    try:
+        yield Batch([Command((*command.split(),))])
+    except StorageError as exc:
+        detail = f"{type(exc).__name__}: busy, or not allowed to this role"
+        return PurgeStep(f"redis {command.split()[0]}", False, detail, retryable=True)
+    return PurgeStep(
+        f"redis {command.split()[0]}", True, "begun on the node this process is connected to", retryable=True
+    )
 
 
 def _escaped(key: bytes) -> bytes:

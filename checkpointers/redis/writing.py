@@ -166,6 +166,7 @@ class Writing(Indexes):
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         """In bounded calls, each of which leaves a whole thread; an interrupted removal is finished by the next."""
         assert guard.thread is not None
+        final = guard.rev
         checkpoints = sorted((id_, ns) for ns, id_ in removal.checkpoints)
         gone = set(removal.checkpoints)
         writes = [write for write in removal.writes if write[:2] not in gone]
@@ -175,7 +176,7 @@ class Writing(Indexes):
             *_chunk_steps(removal),
         )
         for number, part in enumerate(parts, 1):
-            step = replace(guard, rev=_derived(guard.rev, number))
+            step = replace(guard, rev=final if number == len(parts) else _derived(final, number))
             if (yield from self._call("remove", step, Entry(), b"", _removed(**part))) is None:
                 return False
             guard = replace(guard, thread=ThreadRow(guard.thread and guard.thread.no, guard.uid, step.rev, b""))

@@ -32,7 +32,7 @@ from stepvault._core.rows import (
     beyond,
 )
 from stepvault._core.sqltext import literal, named
-from stepvault.erasure import PurgeStep
+from stepvault.checkpointers.sqlite.purging import Purging
 
 _HERE = files("stepvault.checkpointers.sqlite")
 _NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
@@ -45,12 +45,8 @@ _QUERIES = named(_HERE.joinpath("queries.sql").read_text(encoding="utf-8"))
 SQL: Mapping[str, LiteralString] = {name: literal(text.replace("{now}", _NOW)) for name, text in _QUERIES.items()}
 MIGRATIONS = migrations_in(_HERE.joinpath("migrations"))
 
-_INCREMENTAL = 2  # of PRAGMA auto_vacuum
-_VACUUM_SLICE: LiteralString = "PRAGMA incremental_vacuum(2000)"  # pages: a short write lock each
-_SLICES = 500
 
-
-class SqliteDialect:
+class SqliteDialect(Purging):
     """See `Dialect`."""
 
     automatic_setup = True
@@ -277,28 +273,6 @@ class SqliteDialect:
         replies = yield Batch([_doc_statement(space, change) for change in changes], durable=durable)
         found = (reply for reply, change in zip(replies, changes, strict=False) if change.expected != b"")
         return len(replies) == len(changes) and all(found)
-
-    def purge(self) -> Op[list[PurgeStep]]:
-        yield from self.reclaim()
-        (rows,) = yield Batch([Stmt("PRAGMA wal_checkpoint(TRUNCATE)")], outside=True)
-        emptied = bool(rows) and rows[0][0] == 0
-        return [
-            PurgeStep("sqlite secure_delete", True, "deleted content is overwritten in the file as it is deleted"),
-            PurgeStep(
-                "sqlite wal_checkpoint(TRUNCATE)",
-                emptied,
-                "the log was emptied" if emptied else "a reader holds the log: end it and resume the erasure",
-                retryable=True,
-            ),
-            PurgeStep("backups, snapshots, replicas and free blocks of the disk", False, "the operator's to clear"),
-        ]
-
-    def reclaim(self) -> Op[None]:
-        for _ in range(_SLICES):
-            free, mode = yield Batch([Stmt("PRAGMA freelist_count"), Stmt("PRAGMA auto_vacuum")], outside=True)
-            if not free or not mode or free[0][0] == 0 or mode[0][0] != _INCREMENTAL:
-                return
-            yield Batch([Stmt(_VACUUM_SLICE, many=True)], outside=True)
 
     def now(self) -> Op[int]:
         (rows,) = yield Batch([Stmt(SQL["now"])])

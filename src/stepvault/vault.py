@@ -33,7 +33,7 @@ Parts: TypeAlias = "tuple[ExpiringSaver, Callable[[], SyncManners]]"
 
 __all__ = ["ThreadInfo", "ThreadPage", "Vault"]
 
-_ERASING = ("subject_patterns", "journal", "issuer", "hooks", "personal_fields")
+_ERASING = ("subject_patterns", "journal", "issuer", "hooks", "personal_fields", "vacuum")
 _STORED = ("index", "text", "pseudonymise_ids")
 _SHARED = ("tenant", "compression", "types", "unknown_types", "fidelity", "secrets", "serde")
 _ENVIRONMENT = "STEPVAULT_URL"
@@ -66,7 +66,8 @@ class Vault:
             url: Where the data is: `sqlite:///file.db`, `memory://`, `postgresql://...` or `redis://...`. None
                 takes it from the environment variable STEPVAULT_URL.
             options: Options of the backend's saver; `index`, `store_ttl` and `text` of its store; and
-                `subject_patterns`, `journal`, `issuer`, `hooks` and `personal_fields` of erasures. See docs/options.md.
+                `subject_patterns`, `journal`, `issuer`, `hooks`, `personal_fields` and `vacuum` of erasures. See
+                docs/options.md.
 
         Raises:
             ConfigurationError: No URL was given in either form, or it names no known backend. There is no silent

@@ -150,7 +150,8 @@ def _steps(
     present, gone = state.pack(), left.pack()
     yield lambda guard: dialect.put_writes(replace(guard, extents=present), Elements(), (), notes)
     both = pack_rows({**rows.before, **rows.elements}.items(), codec)
-    yield lambda guard: dialect.remove(replace(guard, extents=present), _in_place(whole.chunks, both))
+    if both:
+        yield lambda guard: dialect.remove(replace(guard, extents=present), _in_place(whole.chunks, both))
     for row, found in rows.checkpoints:
         yield lambda guard, row=row, found=found: dialect.put(replace(guard, extents=present), Elements(), row, found)
     for _, group in groupby(sorted(rows.writes, key=transfer.place), transfer.place):

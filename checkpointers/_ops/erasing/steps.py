@@ -44,6 +44,11 @@ class Eraser:
     progress: Callable[[Request], None] = lambda _: None
     purged: Sequence[PurgeStep] | None = None  # what one purge for several people did
     fields: Fields = field(default_factory=Fields)  # declared ones, for threads that are anonymised
+    vacuum: bool = False
+
+    def purge(self, scope: Scope) -> Op[list[PurgeStep]]:
+        """Have deleted data leave files."""
+        return (yield from scope.core.dialect.purge(rewrite=self.vacuum))
 
 
 def request(
@@ -263,7 +268,7 @@ def _quietly(hook: Callable[[list[str]], Any], ids: list[str]) -> Callable[[], b
 
 def _purge(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
     scope.core.knowledge.clear()
-    done = eraser.purged if eraser.purged is not None else (yield from scope.core.dialect.purge())
+    done = eraser.purged if eraser.purged is not None else (yield from eraser.purge(scope))
     steps = [[step.name, step.done, step.detail, step.retryable] for step in done]
     return (yield from _moved(scope, current, "purged", purge=steps))
 
@@ -272,7 +277,7 @@ def purge_again(scope: Scope, eraser: Eraser, request_id: str) -> Op[Request]:
     """Try open purge steps of a finished erasure once more; a follow-up receipt says what is done now."""
     current = yield from requests.get(scope, request_id)
     before = {step.name: step.done for step in current.steps}
-    steps = yield from scope.core.dialect.purge()
+    steps = yield from eraser.purge(scope)
     if not any(step.done and not before.get(step.name) for step in steps):
         return current
     return (yield from receipts.follow_up(scope, eraser.issuer, current, steps))

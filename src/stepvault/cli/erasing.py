@@ -23,6 +23,7 @@ app = typer.Typer(no_args_is_help=True, help="Forget a person, with proof.")
 
 Journal = Annotated[str | None, typer.Option(help="file outside the database that tombstones are written to")]
 From = Annotated[str | None, typer.Option("--from", help="file with one person per line; - is standard input")]
+Vacuum = Annotated[bool, typer.Option("--vacuum", help="have the purge rewrite files too, which holds others up")]
 Keys = Annotated[list[str], typer.Option("--public-key", help="64 hexadecimal digits; give all after a rotation")]
 
 
@@ -69,6 +70,7 @@ def run(
     reason: Annotated[str | None, typer.Option(help="for your records")] = None,
     receipts: Annotated[str | None, typer.Option(help="folder to write receipts to")] = None,
     journal: Journal = None,
+    vacuum: Vacuum = False,
     yes: Annotated[bool, typer.Option("--yes", help="do it")] = False,
 ) -> None:
     """Erase people, with one purge for all; without --yes only the plans are shown."""
@@ -77,7 +79,7 @@ def run(
         _show_plans(context, people, journal)
         cli.dry_run("Nothing was erased.")
         return
-    erasure = cli.open_vault(context, journal=journal, personal_fields=personal or ()).erasure
+    erasure = cli.open_vault(context, journal=journal, personal_fields=personal or (), vacuum=vacuum).erasure
     outcomes = erasure.erase_many(people, shared=shared, reason=reason)
     cli.show(
         context, [_row(n, outcome) for n, outcome in enumerate(outcomes, 1)], ("row", "request", "state", "removed")
@@ -116,9 +118,10 @@ def resume(
     context: typer.Context,
     journal: Journal = None,
     receipts: Annotated[str | None, typer.Option(help="folder to write receipts to")] = None,
+    vacuum: Vacuum = False,
 ) -> None:
     """Bring every unfinished erasure to its end, and try open purge steps again."""
-    done = cli.open_vault(context, journal=journal).erasure.resume()
+    done = cli.open_vault(context, journal=journal, vacuum=vacuum).erasure.resume()
     cli.show(context, done, ("id", "state", "counts"))
     _keep(done, receipts)
 

@@ -105,6 +105,22 @@ def test_a_reader_that_blocks_the_purge_is_named_and_the_purge_done_later(vault:
     assert verify_receipts(receipts, vault.erasure.public_key()).complete
 
 
+def test_a_vacuum_clears_what_others_deleted(file: Path) -> None:
+    markers = Markers()
+    with Vault.open(f"sqlite:///{file}", compression=None, vacuum=True) as vault:
+        vault.setup()
+        fill(vault, markers)
+        careless = sqlite3.connect(file)
+        careless.execute("PRAGMA secure_delete = OFF")
+        for table in ("chunk", "checkpoint", "write"):
+            careless.execute(f"DELETE FROM stepvault_{table} WHERE t % 2 = 0")
+        careless.commit()
+        careless.close()
+        request = vault.erasure.erase("ann")
+        assert {step.name: step.done for step in request.purge}["sqlite VACUUM"]
+    assert set(markers.left_in(file, Path(f"{file}-wal")).values()) == {0}
+
+
 def test_a_restored_backup_brings_nobody_back(vault: Vault, file: Path) -> None:
     for person in ("ann", "anne", "bob"):
         put(vault, f"of {person}", person, f"said by {person}")

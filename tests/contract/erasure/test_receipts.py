@@ -106,3 +106,19 @@ def _failing(real: Any, bad: str) -> Any:
         return found
 
     return tuple_of
+
+
+async def test_files_are_rewritten_if_asked_for(database: Database) -> None:
+    saver = await database.saver()
+    await filled(saver)
+    plain = await erasure_of(saver).aerase("ann")
+    full = await erasure_of(saver, vacuum=True).aerase("bob")
+    done = {step.name for step in full.purge if step.done} - {step.name for step in plain.purge if step.done}
+    assert (
+        done
+        == {
+            "sqlite": {"sqlite VACUUM"},
+            "postgres": {"postgres VACUUM FULL", "postgres CHECKPOINT"},
+            "redis": {"redis BGREWRITEAOF", "redis BGSAVE"},
+        }[database.name.split("-")[0]]
+    )
