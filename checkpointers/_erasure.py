@@ -134,8 +134,6 @@ class Erasure:
         rest is as for `erase`: tombstone, memory, hooks, purge, receipt.
 
         Raises:
-            ConfigurationError: What a personal field is replaced with does not fit its class; declare what does, and
-                `resume()`.
             HoldError: A hold stands against it.
             PlanStaleError: The data changed since `plan`.
         """

@@ -74,9 +74,9 @@ def _started(command: str) -> Op[PurgeStep]:
         yield Batch([Command((*command.split(),))])
     except StorageError as exc:
         detail = f"{type(exc).__name__}: busy, or not allowed to this role"
-        return PurgeStep(f"redis {command.split()[0]}", False, detail, retryable=True)
+        return PurgeStep(f"redis {command.split(maxsplit=1)[0]}", False, detail, retryable=True)
     return PurgeStep(
-        f"redis {command.split()[0]}", True, "begun on the node this process is connected to", retryable=True
+        f"redis {command.split(maxsplit=1)[0]}", True, "begun on the node this process is connected to", retryable=True
     )
 
 

@@ -23,13 +23,12 @@ from stepvault._core.rows import CheckpointRow, Elements, Guard, Note, Removal, 
 from stepvault._core.serde.scrubbing import ASKED, ERASED, Path, Scrubber
 from stepvault._core.state import State
 from stepvault._core.values import Decoder, pages_under
-from stepvault.checkpointers._ops import effects, subjects, transfer
+from stepvault.checkpointers._ops import effects, reads, subjects, transfer
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.erasing.forms import Rewriter, elements_of
 from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, entry_of, lenient, notes_of
 from stepvault.checkpointers._ops.load import metadata_of
 from stepvault.checkpointers._ops.transfer import Whole
-from stepvault.errors import ConfigurationError, PayloadError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +56,7 @@ class Fields:
 
 
 def anonymise(scope: Scope, key: ThreadKey, thread: ThreadRow, person: Person, fields: Fields) -> Op[bool]:
-    """Take a person out of a thread; False if somebody wrote to it meanwhile.
-
-    Raises:
-        ConfigurationError: What a declared field is to be replaced with does not fit its class; nothing was changed.
-    """
+    """Take a person out of a thread; False if somebody wrote to it meanwhile."""
     once = _once(scope, key, thread, person, fields)
     done = (yield Atomic(_locked(scope, key, once), "write")) if scope.core.dialect.locks else (yield from once)
     scope.core.knowledge.forget(key)
@@ -81,7 +76,6 @@ def _once(scope: Scope, key: ThreadKey, thread: ThreadRow, person: Person, field
     state = State.unpack(whole.thread.extents)
     rewriter = Rewriter(scrubber, scope.port, scope.native, elements_of(whole.chunks), state.extents.copy())
     rows = _Rows.of(scope, rewriter, whole)
-    _check(scope, rewriter)
     notes = _notes(scope, scrubber, person, whole.notes)
     state = replace(state, extents=rewriter.extents, scrubbed=state.scrubbed + 1)
     left = replace(state, subjects=tuple(mark for mark in state.subjects if mark not in person.marks))
@@ -126,22 +120,6 @@ class _Rows:
         return cls(checkpoints, rewritten, rewriter.kept, rewriter.elements)
 
 
-def _check(scope: Scope, rewriter: Rewriter) -> None:
-    """Whether every changed element can still be read, by a process that knows the classes."""
-    for before, after in rewriter.changed:
-        try:
-            scope.native.loads(before)
-        except PayloadError:
-            continue
-        try:
-            scope.native.loads(after)
-        except PayloadError as exc:
-            raise ConfigurationError(
-                "What a declared personal field is replaced with does not fit its class; declare a value that does: "
-                f'personal_fields={{"field": value}} ({type(exc).__name__}). Nothing was changed.'
-            ) from exc
-
-
 def _steps(
     scope: Scope, whole: Whole, rows: _Rows, notes: list[Note], state: State, left: State, names: list[Note]
 ) -> Iterator[Any]:
@@ -170,7 +148,7 @@ def _in_place(before: Sequence[ChunkRow], after: Sequence[ChunkRow]) -> Removal:
 
 
 def _notes(scope: Scope, scrubber: Scrubber, person: Person, notes: Sequence[Note]) -> list[Note]:
-    """Questions, decisions and effects without the person."""
+    """Questions, decisions, effects and what runs have read, without the person."""
     found: list[Note] = []
     for note in notes:
         if note.body is None:
@@ -179,6 +157,9 @@ def _notes(scope: Scope, scrubber: Scrubber, person: Person, notes: Sequence[Not
             found += notes_of(scope, [_entry(scrubber, person, entry_of(scope, note.body))])
         elif note.key[:1] == effects.PREFIX:
             found.append(effects.without(scope, note, scrubber))
+        elif note.key[:1] == reads.PREFIX:
+            body = scrubber.payload(unpack(note.body), ("__reads__",))
+            found.append(Note(note.key, scope.core.codec.pack(body)))
     return found
 
 

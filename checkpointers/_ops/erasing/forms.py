@@ -48,7 +48,6 @@ class Rewriter:
     elements: dict[int, bytes]
     extents: Extents
     kept: dict[int, bytes] = field(default_factory=dict)
-    changed: list[tuple[bytes, bytes]] = field(default_factory=list)  # payloads, before and after
     _fresh: dict[bytes, int] = field(default_factory=dict)
     _seen: dict[tuple[int, int, Path], bytes] = field(default_factory=dict)
 
@@ -169,7 +168,6 @@ class Rewriter:
         after = self.scrubber.payload(before, path)
         if after == before:
             return payload
-        self.changed.append((before, after))
         return self.port.dumps(self.native.loads(after)) if flag else after
 
     def _native(self, payload: bytes) -> bytes:
