@@ -45,7 +45,7 @@ def check(saver: Any, tenant: str) -> None:
     erasure = Erasure(saver)
     assert erasure.plan("ann").threads == [], tenant
     assert {thread.thread_id: thread.subjects for thread in saver.threads()} == {"both": ("bob",), "bob": ("bob",)}
-    assert "ann" not in repr(saver.get_tuple({"configurable": {"thread_id": "both"}})), tenant
+    assert "'ann'" not in repr(saver.get_tuple({"configurable": {"thread_id": "both"}})), tenant
     run, scope = saver._run, saver._scope
     assert run(scope.core.dialect.docs(space(scope, SUBJECTS), token(scope, "ann"), b"", 10)) == [], tenant
     assert run(requests.unfinished(scope)) == [], tenant
