@@ -150,21 +150,18 @@ class StoreShell(BaseStore):
         caller = current_caller()
         prepared = batch.prepare(self._scope, ops, caller and caller.source)
         made = plan.run(batch.vectors(self._scope, prepared), NOWHERE)
-        results = self._run(batch.execute(self._scope, prepared, made))
-        return self._run(self._witnessed(caller, prepared, results)) if self._scope.core.wired.threads else results
+        return self._run(self._told(caller, prepared, batch.execute(self._scope, prepared, made)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async version of `batch`."""
         caller = current_caller()
         prepared = batch.prepare(self._scope, ops, caller and caller.source)
         made = await plan.arun(batch.vectors(self._scope, prepared), NOWHERE)
-        results = await self._arun(batch.execute(self._scope, prepared, made))
-        return (
-            await self._arun(self._witnessed(caller, prepared, results)) if self._scope.core.wired.threads else results
-        )
+        return await self._arun(self._told(caller, prepared, batch.execute(self._scope, prepared, made)))
 
-    def _witnessed(self, caller: Caller | None, prepared: Prepared, results: list[Result]) -> plan.Op[list[Result]]:
-        return threads.witnessed(self._scope, caller, prepared.seen, [ns for ns, _ in prepared.puts], results)
+    def _told(self, caller: Caller | None, prepared: Prepared, op: plan.Op[list[Result]]) -> plan.Op[list[Result]]:
+        """The operation, told to the vault's threads; without a vault, the operation."""
+        return op if self._scope.core.wired.threads is None else threads.witnessed(self._scope, caller, prepared, op)
 
     def search(  # type: ignore[override]
         self,

@@ -140,7 +140,7 @@ def _minutes(ttl: Any) -> float | None:
     if ttl is None:
         return None
     try:
-        minutes = float(ttl)
+        minutes = -1.0 if isinstance(ttl, bool) else float(ttl)
     except (TypeError, ValueError):
         minutes = -1.0
     if not 0 <= minutes <= _LONGEST_TTL:

@@ -16,6 +16,7 @@ from stepvault._core.plan import Op
 from stepvault._core.reads import Read
 from stepvault.errors import ThreadGoneError
 from stepvault.stores._dialect import Find, ItemRow, Work
+from stepvault.stores._ops.batch import Plan
 from stepvault.stores._ops.context import Scope, Source
 from stepvault.stores._ops.namespaces import item_key, ns_key, ns_of, thread_scope
 from stepvault.stores._ops.values import moment
@@ -55,35 +56,29 @@ def thread_of(namespace: Sequence[str]) -> str | None:
     return "" if namespace[1] == "%" else unquote(namespace[1], errors="surrogatepass")
 
 
-def witnessed(
-    scope: Scope, caller: Caller | None, rows: Sequence[ItemRow], written: Iterable[bytes], results: list[Any]
-) -> Op[list[Any]]:
-    """The results of a batch, without the memory of threads that have expired; what a run has read is noted.
+def witnessed(scope: Scope, caller: Caller | None, plan: Plan, op: Op[list[Any]]) -> Op[list[Any]]:
+    """A batch, its results without the memory of threads that have expired; what a run has read is noted.
 
     Raises:
         ThreadGoneError: The run wrote into the memory of a thread that was deleted under it; that was taken back.
     """
-    threads = scope.core.wired.threads
-    if threads is None:
-        return results
-    scopes = {thread for ns in written if (thread := thread_of(ns_of(ns))) is not None}
-    seen = scopes | {
-        thread for result in results for ns in _namespaces(result) if (thread := thread_of(ns)) is not None
-    }
-    standing = {}
-    if seen:
-        standing = yield from threads.standing(scope.tenant, seen, caller.config if caller else None)
-    hidden = {thread for thread in seen if standing[thread] in ("expired", "gone")}
-    if hidden:
-        results = [_without(hidden, result) for result in results]
-    for thread in scopes:
+    threads: Threads = scope.core.wired.threads
+    results = yield from op
+    written = {thread for ns, _ in plan.puts if (thread := thread_of(ns_of(ns))) is not None}
+    read = {thread for result in results for ns in _namespaces(result) if (thread := thread_of(ns)) is not None}
+    standing: dict[str, Any] = {}
+    if written or read:
+        config = caller.config if caller else None
+        standing = yield from threads.standing(scope.tenant, written | read, config)
+    for thread in written:
         if standing[thread] == "gone":
-            yield from scope.core.dialect.delete_prefix(scope.tenant, ns_key(thread_scope(thread)))
+            yield from forget(scope, thread, None)
             raise ThreadGoneError(f"Thread {thread!r} was deleted, erased or expired while this run was at work.")
-    if caller is not None and rows:
-        reads = [_read(row, caller.source.checkpoint_id or "") for row in rows]
+    if caller is not None and plan.seen:
+        reads = [_read(row, caller.source.checkpoint_id or "") for row in plan.seen]
         threads.note(scope.tenant, caller.source.thread_id, reads)
-    return results
+    hidden = {thread for thread in read if standing[thread] in ("expired", "gone")}
+    return [_without(hidden, result) for result in results] if hidden else results
 
 
 def _namespaces(result: Any) -> Iterator[Namespace]:
