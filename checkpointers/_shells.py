@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -33,33 +34,59 @@ class ExpiringSaver(CompactingSaver):
         self._sweeper.stop(0)
         await super().aclose()
 
-    def sweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
+    def sweep(self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False) -> SweepReport:
         """Remove expired threads, oldest deadline first, shorten histories, and say what was done.
 
         Any number of processes may sweep at once; a killed sweep is taken up by the next.
 
         Args:
-            limit: At most this many threads; None: as the `ttl=` option says.
+            limit: Remove at most this many threads; None: as the `ttl=` option says.
+            seconds: Stop after so long; None: as the `ttl=` option says.
             dry_run: Only count.
         """
-        limit = limit if limit is not None else self._core.ttl.sweep_limit
-        return self._run(sweeping.sweep(self._scope, limit, dry_run=dry_run))
+        return self._run(sweeping.sweep(self._scope, *self._limits(limit, seconds), dry_run=dry_run))
 
-    async def asweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
+    async def asweep(
+        self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False
+    ) -> SweepReport:
         """Async version of `sweep`."""
-        limit = limit if limit is not None else self._core.ttl.sweep_limit
-        return await self._arun(sweeping.sweep(self._scope, limit, dry_run=dry_run))
+        return await self._arun(sweeping.sweep(self._scope, *self._limits(limit, seconds), dry_run=dry_run))
 
-    def apply_ttl(self, *, limit: int | None = None) -> int:
+    def _limits(self, limit: int | None, seconds: float | None) -> tuple[int | None, float | None]:
+        ttl = self._core.ttl
+        return (limit if limit is not None else ttl.sweep_limit, seconds if seconds is not None else ttl.sweep_seconds)
+
+    def apply_ttl(self, *, limit: int | None = None, progress: Callable[[int], None] | None = None) -> int:
         """Give every thread that has no deadline the default one, counted from its last write; return how many.
 
-        For a database that was filled before `ttl=` was set. Idempotent, resumable.
-        """
-        return self._run(refreshing.apply_default(self._scope, limit))
+        For a database that was filled before `ttl=` was set: threads that have been idle for longer expire at once.
+        Idempotent, and may be killed and repeated.
 
-    async def aapply_ttl(self, *, limit: int | None = None) -> int:
+        Args:
+            limit: At most this many threads.
+            progress: Called now and then with how many there are so far.
+        """
+        done, after = 0, None
+        while True:
+            left = None if limit is None else limit - done
+            count, after = self._run(refreshing.apply_default(self._scope, after, left))
+            done += count
+            if progress is not None:
+                progress(done)
+            if after is None:
+                return done
+
+    async def aapply_ttl(self, *, limit: int | None = None, progress: Callable[[int], None] | None = None) -> int:
         """Async version of `apply_ttl`."""
-        return await self._arun(refreshing.apply_default(self._scope, limit))
+        done, after = 0, None
+        while True:
+            left = None if limit is None else limit - done
+            count, after = await self._arun(refreshing.apply_default(self._scope, after, left))
+            done += count
+            if progress is not None:
+                progress(done)
+            if after is None:
+                return done
 
     def tag(self, config: RunnableConfig, name: str) -> None:
         """Name the checkpoint of a config, so that retention keeps it. The name moves if it stood for another."""

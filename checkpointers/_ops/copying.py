@@ -11,6 +11,7 @@ from stepvault._core.rows import Guard, Skeleton
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import reads, transfer
 from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.expiry import MINUTE, db_now, is_over, watch
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.errors import ConfigurationError, ConflictError
 
@@ -41,9 +42,12 @@ def _copy(scope: Scope, source: Any, target: Any) -> Op[bool | None]:
     dialect = scope.core.dialect
     yield from dialect.lock(source)
     skeleton = yield from dialect.skeleton(source)
-    if skeleton is None:
+    if skeleton is None or (yield from is_over(scope.core, skeleton.thread)):
         return None
     state = replace(State.unpack(skeleton.thread.extents), lease=None)
+    if state.expires_at is not None:
+        soon = (yield from db_now(scope.core)) + MINUTE  # not before the copy is whole
+        yield from watch(scope, target, max(state.expires_at, soon))
     guard = Guard(target, None, new_uid(), scope.core.random(8), state.pack())
     if not (yield from _copy_rows(scope, skeleton, guard)):
         return False

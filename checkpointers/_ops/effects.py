@@ -7,7 +7,7 @@ finds `started` knows that a crash, an error or another worker stands in between
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
@@ -17,18 +17,17 @@ from stepvault._core.codec import unpack
 from stepvault._core.ids import id_key, text_of
 from stepvault._core.knowledge import ThreadKey, View
 from stepvault._core.plan import Op
-from stepvault._core.rows import DocChange, Elements, Note, Query
+from stepvault._core.rows import Elements, Note, Query
 from stepvault._core.serde.scrubbing import Scrubber
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.expiry import db_now
+from stepvault.checkpointers._ops.effect_hints import PREFIX, SPACE, drop_hints, restore_hints
+from stepvault.checkpointers._ops.expiry import db_now, is_over
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox.entries import moment, shown
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.effects import EffectRecord
 from stepvault.errors import ConfigurationError, EffectInDoubtError
 
-PREFIX = b"e"
-_SPACE = "effects"
 _PAGE = 100
 
 
@@ -146,40 +145,19 @@ def without(scope: Scope, note: Note, scrubber: Scrubber) -> Note:
     return Note(note.key, _pack(scope, effect))
 
 
-# -- where started effects are found
-
-
-def restore_hints(scope: Scope, thread: ThreadKey, keys: Sequence[bytes]) -> Op[None]:
-    """Make effects findable."""
-    version = scope.core.random(8)
-    changes = [DocChange(_hint(scope, thread, key), ormsgpack.packb([thread.thread, key]), version) for key in keys]
-    if changes:
-        yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)
-
-
-def drop_hints(scope: Scope, thread: ThreadKey, keys: Sequence[bytes]) -> Op[None]:
-    """Let effects be found no more: they are done, or gone."""
-    if keys:
-        changes = [DocChange(_hint(scope, thread, key), None, b"") for key in keys]
-        yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)
-
-
-def _hint(scope: Scope, thread: ThreadKey, key: bytes) -> bytes:
-    return scope.mark(hashlib.blake2b(thread.thread, digest_size=16).digest()) + key
-
-
 def in_doubt(scope: Scope) -> Op[list[EffectRecord]]:
     """Effects that started and whose end is not known, of all threads."""
     found: list[EffectRecord] = []
     after = b""
     while True:
-        docs = yield from scope.core.dialect.docs(space(scope, _SPACE), b"", after, _PAGE)
+        docs = yield from scope.core.dialect.docs(space(scope, SPACE), b"", after, _PAGE)
         places = [(ThreadKey(scope.tenant, thread), key) for thread, key in (ormsgpack.unpackb(d.body) for d in docs)]
         rows = yield from scope.core.dialect.notes_at(places)
         for (thread, key), (row, body) in zip(places, rows, strict=True):
             effect = _read(scope, body) if row and body else None
             if row is not None and effect is not None and effect.state == "started":
-                found.append(record_of(scope, thread, row.uid, key, effect))
+                if not (yield from is_over(scope.core, row)):
+                    found.append(record_of(scope, thread, row.uid, key, effect))
             elif row is None or effect is not None:
                 yield from drop_hints(scope, thread, [key])
         if not docs:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
-from stepvault._core.rows import DocChange
+from stepvault._core.rows import DocChange, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import TTL_KEY, Address, Core, Scope
 from stepvault.checkpointers._ops.spaces import space
@@ -37,6 +37,11 @@ def is_expired(core: Core, state: State) -> Op[bool]:
     if state.expires_at is None or (state.pending and core.ttl.pin_interrupted):
         return False
     return (yield from db_now(core)) >= state.expires_at
+
+
+def is_over(core: Core, thread: ThreadRow) -> Op[bool]:
+    """Whether a thread as it was read has expired: to its users it is not there, whenever the next sweep is."""
+    return (yield from is_expired(core, State.unpack(thread.extents)))
 
 
 def touched(scope: Scope, at: Address, state: State) -> Op[State]:

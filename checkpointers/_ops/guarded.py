@@ -21,6 +21,7 @@ from stepvault._core.values import Encoder
 from stepvault.checkpointers._ops import permits
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import is_expired
+from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.load import read
 from stepvault.checkpointers._ops.reads import forget
 from stepvault.checkpointers._ops.subjects import announce
@@ -122,7 +123,7 @@ def _once(
             "nothing was stored. Start a new run."
         )
     if view is not None and expected != view.generation and (yield from is_expired(scope.core, view.state)):
-        if (yield from scope.core.dialect.delete(at.key, view.rev)) is None:
+        if (yield from keeping.delete(scope, at.key, view.rev)) is None:
             return None
         expired.append(view.state.expires_at or 0)
         known.view = view = None

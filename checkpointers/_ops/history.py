@@ -15,7 +15,7 @@ from stepvault._core.rows import CheckpointRow, WriteRow
 from stepvault._core.values import Decoder
 from stepvault.checkpointers._ops import evolution
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.load import pending_writes, read, tuple_of
+from stepvault.checkpointers._ops.load import is_over_for, pending_writes, read, tuple_of
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import DeltaChannelHistory  # not in langgraph-checkpoint 4.0
@@ -34,7 +34,7 @@ def delta_history(scope: Scope, at: Address, channels: Sequence[str]) -> Op[dict
     cursor, target = at.checkpoint, True
     while target or (cursor is not None and len(seeds) < len(collected)):
         loaded, elements, _ = yield from read(scope, known, at.key, at.ns, cursor)
-        if not loaded.checkpoints:
+        if not loaded.checkpoints or loaded.thread is None or (yield from is_over_for(scope, at, loaded.thread)):
             break
         row = loaded.checkpoints[0]
         cursor = row.parent

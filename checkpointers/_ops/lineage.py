@@ -20,6 +20,7 @@ from stepvault._core.reads import Read
 from stepvault._core.record import Record, decode_record
 from stepvault._core.rows import CheckpointRow
 from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.expiry import is_over
 from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, entry_of, moment, public_id
 from stepvault.checkpointers._ops.reads import ASKED, DONE, INSIDE, Noted, read_of
 from stepvault.checkpointers._ops.reads import PREFIX as READS
@@ -47,7 +48,7 @@ def lineage(scope: Scope, thread_id: Any) -> Op[Lineage]:
     """The runs of a thread; none if there is no such thread."""
     key = scope.key(thread_id)
     skeleton = yield from scope.core.dialect.skeleton(key)
-    if skeleton is None:
+    if skeleton is None or (yield from is_over(scope.core, skeleton.thread)):
         return Lineage(text_of(key.thread), ())
     entries: list[Entry] = []
     for prefix in (WAITING, CLOSED):

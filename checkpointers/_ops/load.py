@@ -37,7 +37,7 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     checkpoint = at.checkpoint or (yield from answers.begins_again(scope, at))
     loaded, elements, view = yield from read(scope, known, at.key, at.ns, checkpoint)
     state = _state_of(loaded.thread, view) if loaded.thread else State()
-    if loaded.thread is not None and (yield from _over(scope, at, loaded.thread, state)):
+    if loaded.thread is not None and (yield from is_over_for(scope, at, loaded.thread, state)):
         loaded, state = Loaded(), State()
     yield from permits.may_load(scope, at, state)
     if at.run is not None:
@@ -71,8 +71,9 @@ def _state_of(thread: ThreadRow, view: View | None) -> State:
     return State.unpack(thread.extents)
 
 
-def _over(scope: Scope, at: Address, thread: ThreadRow, state: State) -> Op[bool]:
+def is_over_for(scope: Scope, at: Address, thread: ThreadRow, state: State | None = None) -> Op[bool]:
     """Whether the thread has expired for this reader; the run that loaded it before may still finish."""
+    state = state or State.unpack(thread.extents)
     mine = at.run is not None and at.run.loaded.get(at.key) == state.generation(thread.uid)
     return not mine and (yield from is_expired(scope.core, state))
 

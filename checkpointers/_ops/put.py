@@ -27,7 +27,7 @@ from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guar
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.upkeep import on_checkpoint
 from stepvault.checkpointers._ops.reads import INSIDE, Along, along
-from stepvault.checkpointers._ops.subjects import joined
+from stepvault.checkpointers._ops.subjects import confirm, joined
 
 _INPUT = "__start__"
 _TEXT = frozenset((str,))
@@ -87,6 +87,8 @@ def put(
         if at.run is not None and not at.ns:
             at.run.heads[at.key] = state.run_head
         yield from index.forget(scope, at.key, upkeep.changed)
+        if names and view is None:
+            yield from confirm(scope, at)
         return asked.config(checkpoint["id"])
 
     def write(carried: Along) -> Op[RunnableConfig]:

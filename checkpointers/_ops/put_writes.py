@@ -26,7 +26,7 @@ from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.upkeep import asks, on_writes
 from stepvault.checkpointers._ops.put import run_of
 from stepvault.checkpointers._ops.reads import ASKED, DONE, Along, along
-from stepvault.checkpointers._ops.subjects import joined
+from stepvault.checkpointers._ops.subjects import confirm, joined
 from stepvault.errors import ConfigurationError
 
 
@@ -100,6 +100,8 @@ def _store_rows(
         carried.moved(state_of(view), state)
         settle(at, known, view, guard, no, state, encoder)
         yield from index.forget(scope, at.key, upkeep.changed)
+        if names and view is None:
+            yield from confirm(scope, at)
         return fresh
 
     return (yield from store(scope, at, attempt, lambda view: False, at.checkpoint))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 
@@ -13,7 +15,7 @@ from stepvault._core.state import State
 from stepvault.checkpointers._ops import load, verifying
 from stepvault.checkpointers._ops.changing import change_state
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.expiry import db_now, touched
+from stepvault.checkpointers._ops.expiry import db_now, touched, watch
 from stepvault.checkpointers._ops.inbox import pausing
 
 _PAGE = 100
@@ -39,21 +41,27 @@ def _lifetime(scope: Scope, state: State) -> float | None:
     return None if scope.core.ttl.default_ttl is None else scope.core.ttl.default_ttl * 60_000
 
 
-def apply_default(scope: Scope, limit: int | None) -> Op[int]:
-    """Give threads without a deadline the default one; returns how many got one."""
-    done, after = 0, None
-    while limit is None or done < limit:
-        rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)
-        for row in rows:
-            at = Address(ThreadKey(scope.tenant, row.thread), b"", None, None)
-            done += yield from change_state(scope, at, partial(_given, scope, at), create=False)
-            if limit is not None and done >= limit:
-                break
-        if len(rows) < _PAGE:
-            break
-        after = rows[-1].no
-    return done
+def apply_default(scope: Scope, after: Any, limit: int | None) -> Op[tuple[int, Any]]:
+    """Give a page of threads the default deadline, if they have none, counted from when they were last written.
+
+    Returns how many got one, and where the next page starts (None: there is none).
+    """
+    done = 0
+    rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)
+    for row in rows:
+        if limit is not None and done >= limit:
+            return done, None
+        at = Address(ThreadKey(scope.tenant, row.thread), b"", None, None)
+        done += yield from change_state(scope, at, partial(_given, scope, at, row.updated_at), create=False)
+    return done, rows[-1].no if len(rows) == _PAGE else None
 
 
-def _given(scope: Scope, at: Address, state: State) -> Op[State]:
-    return state if state.expires_at is not None else (yield from touched(scope, at, state))
+def _given(scope: Scope, at: Address, written: int, state: State) -> Op[State]:
+    if state.expires_at is not None or state.fenced:
+        return state
+    after = yield from touched(scope, at, replace(state, expires_at=0))
+    if after.expires_at is None:
+        return state
+    idle = max(0, (yield from db_now(scope.core)) - written)
+    yield from watch(scope, at.key, after.expires_at - idle)
+    return replace(after, expires_at=after.expires_at - idle)

@@ -123,6 +123,36 @@ def threads_of(scope: Scope, subject: str, after: bytes = b"", limit: int = _PAG
     return [(doc.key, ThreadKey(scope.tenant, ormsgpack.unpackb(doc.body)[1])) for doc in docs]
 
 
+def forget(scope: Scope, key: ThreadKey, tokens: Sequence[bytes], decisions: Sequence[tuple[str, str]]) -> Op[None]:
+    """After a thread was removed: drop what led people to it, and what led to the decisions in it.
+
+    Who makes the thread again meanwhile looks for its hints afterwards (`confirm`), as this looks for the thread.
+    """
+    if decisions:
+        gone = [DocChange(_decision(scope, token(scope, by), key, id_), None, b"") for by, id_ in decisions]
+        yield from scope.core.dialect.write_docs(space(scope, DECIDERS), gone)
+    if not tokens:
+        return
+    gone = [DocChange(_place(scope, mark, key), None, b"") for mark in tokens]
+    yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), gone)
+    ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+    if thread is not None:
+        yield from _announce_again(scope, key, (yield from of_thread(scope, thread)))
+
+
+def confirm(scope: Scope, at: Address) -> Op[None]:
+    """After a thread was made: write its hints again if they were dropped with one that went in between."""
+    marks = [_place(scope, token(scope, subject), at.key) for subject in at.subjects]
+    if len((yield from scope.core.dialect.get_docs(space(scope, SUBJECTS), marks))) < len(marks):
+        yield from _announce_again(scope, at.key, at.subjects)
+
+
+def _announce_again(scope: Scope, key: ThreadKey, subjects: Sequence[str]) -> Op[None]:
+    changes = [hint(scope, subject, key) for subject in subjects]
+    if changes:
+        yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), changes)
+
+
 def note_decider(scope: Scope, key: ThreadKey, interrupt_id: str, by: str) -> Op[None]:
     """A hint to a decision somebody is about to make: whoever decides is a person too.
 
@@ -131,13 +161,15 @@ def note_decider(scope: Scope, key: ThreadKey, interrupt_id: str, by: str) -> Op
     """
     mark = token(scope, by)
     yield from check_living(scope, {mark: by})
-    place = (
-        _place(scope, mark, key)
-        + hashlib.blake2b(interrupt_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    )
+    place = _decision(scope, mark, key, interrupt_id)
     change = DocChange(place, ormsgpack.packb([key.thread, interrupt_id]), scope.core.random(8))
     yield from scope.core.dialect.write_docs(space(scope, DECIDERS), [change])
     yield from check_living(scope, {mark: by})
+
+
+def _decision(scope: Scope, mark: bytes, key: ThreadKey, interrupt_id: str) -> bytes:
+    short = hashlib.blake2b(interrupt_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return _place(scope, mark, key) + short
 
 
 def _place(scope: Scope, mark: bytes, key: ThreadKey) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,11 +13,13 @@ from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import reads, retention
-from stepvault.checkpointers._ops.context import Address, Core, Scope
+from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import MINUTE, SPACE, watch
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.ttl import Retention, SweepReport
+
+logger = logging.getLogger("stepvault")
 
 _PAGE = 100
 
@@ -31,44 +34,57 @@ def trimmed(scope: Scope, at: Address, put: Op[RunnableConfig]) -> Op[RunnableCo
     return config
 
 
-def sweep(scope: Scope, limit: int | None, *, dry_run: bool) -> Op[SweepReport]:
+def sweep(scope: Scope, limit: int | None, seconds: float | None, *, dry_run: bool) -> Op[SweepReport]:
     """Remove expired threads, then shorten the histories of the others, then give the space back."""
-    report = yield from _sweep_expired(scope, limit, dry_run=dry_run)
+    core = scope.core
+    began = core.monotonic()
+    ends = float("inf") if seconds is None else began + seconds
+    report = yield from _sweep_expired(scope, limit, ends, dry_run=dry_run)
     if not dry_run:
         yield from reads.heal(scope)
-    kept = scope.core.retention
-    if kept is not None and not dry_run and not report.more:
-        report = yield from _trim_all(scope, kept, report)
+    if core.retention is not None and not report.more:
+        report = yield from _trim_all(scope, core.retention, report, ends, dry_run=dry_run)
     if not dry_run and (report.threads or report.trimmed):
-        yield from scope.core.dialect.reclaim()
+        yield from core.dialect.reclaim()
+    report = replace(report, took=timedelta(seconds=core.monotonic() - began))
+    if not dry_run and (report.threads or report.trimmed or report.more):
+        logger.info("Swept: %s", report)
     return report
 
 
-def _trim_all(scope: Scope, kept: Retention, report: SweepReport) -> Op[SweepReport]:
+def _trim_all(scope: Scope, kept: Retention, report: SweepReport, ends: float, *, dry_run: bool) -> Op[SweepReport]:
+    """Shorten histories; whoever is stopped by the clock has left less to do for the next."""
+    now = yield from scope.core.dialect.now()
     checkpoints = freed = 0
     after = None
     while True:
         rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)
         for row in rows:
-            done = yield from retention.trim(scope, ThreadKey(scope.tenant, row.thread), kept)
-            checkpoints += done.checkpoints
-            freed += done.bytes
+            if scope.core.monotonic() >= ends:
+                return replace(report, trimmed=checkpoints, freed=freed, more=True)
+            if retention.may_exceed(row, kept, now):
+                key = ThreadKey(scope.tenant, row.thread)
+                done = yield from retention.trim(scope, key, kept, dry_run=dry_run)
+                checkpoints += done.checkpoints
+                freed += done.bytes
         if len(rows) < _PAGE:
             return replace(report, trimmed=checkpoints, freed=freed)
         after = rows[-1].no
 
 
-def _sweep_expired(scope: Scope, limit: int | None, *, dry_run: bool) -> Op[SweepReport]:
+def _sweep_expired(scope: Scope, limit: int | None, ends: float, *, dry_run: bool) -> Op[SweepReport]:
     """Remove expired threads, oldest deadline first. Any number of sweeps may run at once: each thread goes once."""
     core = scope.core
-    began = core.monotonic()
     removed = checkpoints = kept = 0
-    after = b""
-    while True:
+    after, more = b"", False
+    while not more:
         now = yield from core.dialect.now()
         docs = yield from core.dialect.docs(space(scope, SPACE), b"", after, _PAGE)
         due = [doc for doc in docs if int.from_bytes(doc.key[:8], "big") <= now]
         for doc in due:
+            more = core.monotonic() >= ends or (limit is not None and removed >= limit)
+            if more:
+                break
             after = doc.key
             gone = yield from _sweep_one(scope, ThreadKey(scope.tenant, doc.body), doc.key, now, dry_run)
             if gone is None:
@@ -76,14 +92,9 @@ def _sweep_expired(scope: Scope, limit: int | None, *, dry_run: bool) -> Op[Swee
                 continue
             removed += 1
             checkpoints += gone
-            if limit is not None and removed >= limit:
-                return SweepReport(removed, checkpoints, kept, _took(core, began), True)
         if len(due) < _PAGE:
-            return SweepReport(removed, checkpoints, kept, _took(core, began), False)
-
-
-def _took(core: Core, began: float) -> timedelta:
-    return timedelta(seconds=core.monotonic() - began)
+            break
+    return SweepReport(removed, checkpoints, kept, timedelta(0), more)
 
 
 def _sweep_one(scope: Scope, key: ThreadKey, doc: bytes, now: int, dry_run: bool) -> Op[int | None]:
@@ -104,7 +115,8 @@ def _sweep_one(scope: Scope, key: ThreadKey, doc: bytes, now: int, dry_run: bool
             yield from _unwatch(scope, doc)
         return None
     if dry_run:
-        return 0
+        skeleton = yield from core.dialect.skeleton(key)
+        return len(skeleton.checkpoints) if skeleton else 0
     removed = yield from keeping.delete(scope, key, loaded.thread.rev)
     if removed is None:
         return None  # active at this very moment: the next sweep looks again

@@ -15,6 +15,7 @@ from stepvault._core.rows import Query
 from stepvault._core.values import LIST, Decoder, Form
 from stepvault.checkpointers._ops import evolution
 from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.expiry import is_over
 from stepvault.checkpointers._ops.inbox import queries, renaming
 from stepvault.checkpointers._ops.load import read, tuple_of
 from stepvault.inbox import PendingInterrupt
@@ -28,7 +29,10 @@ def ancestors(scope: Scope, at: Address) -> Op[list[str]]:
     query: Query | None = Query(at.key.tenant, at.key.thread, ns=b"", limit=_PAGE)
     wanted, found = at.checkpoint, list[str]()
     while query is not None:
-        rows = [row for _, loaded in (yield from scope.core.dialect.page(query)) for row in loaded.checkpoints]
+        rows = []
+        for _, loaded in (yield from scope.core.dialect.page(query)):
+            if loaded.thread is None or not (yield from is_over(scope.core, loaded.thread)):
+                rows += loaded.checkpoints
         for row in rows:
             if wanted is None and not found and at.checkpoint is None:
                 wanted = row.id
@@ -65,6 +69,8 @@ def get_each(scope: Scope, at: Address, checkpoint_ids: Sequence[str]) -> Op[lis
     found: list[CheckpointTuple] = []
     for checkpoint_id in checkpoint_ids:
         loaded, elements, _ = yield from read(scope, known, at.key, b"", id_key("checkpoint_id", checkpoint_id))
+        if loaded.thread is None or (yield from is_over(scope.core, loaded.thread)):
+            return []
         for row in loaded.checkpoints:
             decoder = scope.decoder(elements)
             if not scope.core.evolution.migrations:  # these may change what they are given

@@ -17,6 +17,7 @@ from stepvault._core.rows import CheckpointRow, Loaded, Query, WriteRow
 from stepvault._core.values import LIST, Decoder, Form
 from stepvault.checkpointers._ops import evolution
 from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.expiry import is_over
 from stepvault.checkpointers._ops.graph_facts import GraphFacts, lost_parts
 from stepvault.checkpointers._ops.load import metadata_of, tuple_of
 from stepvault.errors import (
@@ -71,6 +72,8 @@ def verify_thread(scope: Scope, key: ThreadKey, facts: GraphFacts | None) -> Op[
             reading.failed("thread unreadable", "", None, f"{where} cannot be read: {exc}")
             break
         for row, loaded in rows:
+            if loaded is not None and loaded.thread is not None and (yield from is_over(scope.core, loaded.thread)):
+                return VerifyReport()
             yield from _verify(scope, key, row, loaded, reading)
         last = rows[-1][0] if len(rows) == query.limit else None
         query = last and replace(query, after=(last.id, last.ns, key.thread))

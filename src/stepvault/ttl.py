@@ -12,7 +12,7 @@ from typing import Any
 
 from stepvault.errors import ConfigurationError
 
-_KEYS = {"default_ttl", "refresh_on_read", "sweep_interval_minutes", "sweep_limit", "pin_interrupted"}
+_KEYS = {"default_ttl", "refresh_on_read", "sweep_interval_minutes", "sweep_limit", "sweep_seconds", "pin_interrupted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class ThreadTtl:
         default_ttl: Minutes without activity after which a thread expires; None: only threads that say so themselves.
         refresh_on_read: Whether reading counts as activity; writing always does.
         sweep_interval_minutes: How often a sweeper that was started removes what has expired.
-        sweep_limit: At most this many threads per sweep; None: all.
+        sweep_limit: At most this many expired threads per sweep; None: all.
+        sweep_seconds: How long a sweep may take; None: as long as it needs.
         pin_interrupted: A thread that waits for a human does not expire.
     """
 
@@ -31,6 +32,7 @@ class ThreadTtl:
     refresh_on_read: bool = True
     sweep_interval_minutes: float | None = None
     sweep_limit: int | None = None
+    sweep_seconds: float | None = None
     pin_interrupted: bool = True
 
     @classmethod
@@ -77,9 +79,10 @@ class SweepReport:
         checkpoints: How many checkpoints they had.
         kept: Threads looked at that had been active meanwhile, or wait for a human.
         took: How long it took.
-        more: Whether it stopped at its limit with more to do.
-        trimmed: Checkpoints that retention took out of other threads.
+        more: Whether it stopped at a limit with more to do.
+        trimmed: Checkpoints that retention took out of other threads (or would).
         freed: Bytes of their records and writes.
+        items: Expired items of the store that `vault.sweep` removed.
     """
 
     threads: int
@@ -89,6 +92,7 @@ class SweepReport:
     more: bool
     trimmed: int = 0
     freed: int = 0
+    items: int = 0
 
 
 _RETENTION_KEYS = {"keep_last", "max_age", "max_bytes", "keep_tagged"}
@@ -98,8 +102,8 @@ _RETENTION_KEYS = {"keep_last", "max_age", "max_bytes", "keep_tagged"}
 class Retention:
     """How much history a thread keeps, per namespace.
 
-    The newest checkpoint of each namespace, checkpoints with an unanswered interrupt and the ancestors that kept
-    DeltaChannels are rebuilt from always stay.
+    What always stays: the newest checkpoint of each namespace, ends of branches where a question waits or a node is to
+    run, and the ancestors that kept DeltaChannels are rebuilt from. A subgraph's checkpoints go with their caller's.
 
     Attributes:
         keep_last: At most this many checkpoints.

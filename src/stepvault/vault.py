@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from typing_extensions import Self
@@ -268,19 +269,27 @@ class Vault:
             dry_run=dry_run,
         )
 
-    def sweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
-        """Remove expired threads and items and shorten histories; says what was done to threads."""
-        if not dry_run:
-            self.store._run(remove.sweep(self.store._scope))
-            self.store._run(store_threads.orphans(self.store._scope))
-        return self._checkpointer.sweep(limit=limit, dry_run=dry_run)
+    def sweep(self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False) -> SweepReport:
+        """Remove expired threads and items, shorten histories, and say what was done. See `sweep` of the checkpointer.
 
-    async def asweep(self, *, limit: int | None = None, dry_run: bool = False) -> SweepReport:
-        """Async version of `sweep`."""
+        A dry run counts threads and checkpoints, not items.
+        """
+        items = 0
         if not dry_run:
-            await self.store._arun(remove.sweep(self.store._scope))
+            items = self.store._run(remove.sweep(self.store._scope))
+            self.store._run(store_threads.orphans(self.store._scope))
+        return replace(self._checkpointer.sweep(limit=limit, seconds=seconds, dry_run=dry_run), items=items)
+
+    async def asweep(
+        self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False
+    ) -> SweepReport:
+        """Async version of `sweep`."""
+        items = 0
+        if not dry_run:
+            items = await self.store._arun(remove.sweep(self.store._scope))
             await self.store._arun(store_threads.orphans(self.store._scope))
-        return await self._checkpointer.asweep(limit=limit, dry_run=dry_run)
+        done = await self._checkpointer.asweep(limit=limit, seconds=seconds, dry_run=dry_run)
+        return replace(done, items=items)
 
     def close(self) -> None:
         """Close every connection this vault opened. Idempotent."""

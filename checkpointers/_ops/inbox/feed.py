@@ -9,7 +9,7 @@ from stepvault._core.plan import Op
 from stepvault._core.rows import ThreadRow
 from stepvault.checkpointers._ops.changing import change_state
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.expiry import db_now
+from stepvault.checkpointers._ops.expiry import db_now, is_over
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.entries import interrupt_of
 from stepvault.checkpointers._ops.inbox.index import Place
@@ -38,8 +38,9 @@ def changes(scope: Scope, cursor: str | None) -> Op[ChangePage]:
         for place, (thread, hit) in zip(places, (yield from look_up(scope, places)), strict=True):
             if _happened(place, thread, hit):
                 assert hit is not None
-                interrupt = interrupt_of(scope, hit.key, hit.thread.uid, hit.entry)
-                told.append(Change(place.kind, interrupt))  # type: ignore[arg-type]
+                if not (yield from is_over(scope.core, hit.thread)):
+                    interrupt = interrupt_of(scope, hit.key, hit.thread.uid, hit.entry)
+                    told.append(Change(place.kind, interrupt))  # type: ignore[arg-type]
             elif _may_happen(place, thread):
                 unsettled = place
                 break

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import Elements, Guard, Note, ThreadRow
-from stepvault.checkpointers._ops import effects, reads
+from stepvault.checkpointers._ops import effect_hints, reads, subjects
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, entry_of, notes_of
@@ -16,17 +16,10 @@ from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, e
 _PAGE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """What hints lead into a thread."""
-
-    entries: list[Entry]
-    effects: list[bytes]
-
-
-def _outside(scope: Scope, notes: Sequence[Note]) -> Outside:
+def _noted(scope: Scope, notes: Sequence[Note]) -> tuple[list[Entry], list[bytes]]:
+    """The interrupts and the effects of a thread, as its notes tell."""
     entries = [entry_of(scope, note.body) for note in notes if note.key[:1] in (WAITING, CLOSED) and note.body]
-    return Outside(entries, [note.key for note in notes if note.key[:1] == effects.PREFIX])
+    return entries, [note.key for note in notes if note.key[:1] == effect_hints.PREFIX]
 
 
 def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
@@ -38,9 +31,11 @@ def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None) -> Op[int | N
     if removed is None:
         return None
     scope.core.knowledge.forget(key)
-    left = _outside(scope, removed.notes)
-    yield from index.forget(scope, key, [(entry, None) for entry in left.entries])
-    yield from effects.drop_hints(scope, key, left.effects)
+    entries, effects = _noted(scope, removed.notes)
+    yield from index.forget(scope, key, [(entry, None) for entry in entries])
+    yield from effect_hints.drop_hints(scope, key, effects)
+    people = [note.key[1:] for note in removed.notes if note.key[:1] == subjects.PREFIX]
+    yield from subjects.forget(scope, key, people, [(entry.by, entry.id) for entry in entries if entry.by])
     yield from reads.forget(scope, key, removed.notes)
     return removed.checkpoints
 
@@ -51,12 +46,12 @@ def settle_copy(scope: Scope, key: ThreadKey) -> Op[None]:
     if thread is None:
         return
     notes = yield from scope.core.dialect.notes(thread, b"")
-    found = _outside(scope, notes)
+    entries, effects = _noted(scope, notes)
     told: list[tuple[str | None, Entry]] = [
-        ("created" if entry.is_open else None, replace(entry, events=())) for entry in found.entries
+        ("created" if entry.is_open else None, replace(entry, events=())) for entry in entries
     ]
     changed = (yield from index.announce(scope, key, thread.uid, thread.rev, told)) if told else []
-    after = [*notes_of(scope, changed), *(Note(effect, None) for effect in found.effects)]
+    after = [*notes_of(scope, changed), *(Note(effect, None) for effect in effects)]
     if after:
         guard = Guard(key, _bare(thread), thread.uid, scope.core.random(8), thread.extents)
         yield from scope.core.dialect.put_writes(guard, Elements(), (), after)
@@ -76,11 +71,11 @@ def rebuild(scope: Scope) -> Op[int]:
             ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
             if thread is None:
                 continue
-            found = _outside(scope, (yield from scope.core.dialect.notes(thread, b"")))
-            for entry in found.entries:
+            entries, effects = _noted(scope, (yield from scope.core.dialect.notes(thread, b"")))
+            for entry in entries:
                 yield from index.restore(scope, key, thread.uid, thread.rev, entry)
-            yield from effects.restore_hints(scope, key, found.effects)
-            count += len(found.entries)
+            yield from effect_hints.restore_hints(scope, key, effects)
+            count += len(entries)
         if len(rows) < _PAGE:
             return count
         after = rows[-1].no

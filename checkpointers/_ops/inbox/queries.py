@@ -16,6 +16,7 @@ from stepvault._core.renames import Aliases
 from stepvault._core.rows import ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.expiry import is_over
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.entries import (
     CLOSED,
@@ -144,7 +145,7 @@ def of_thread(
     check_page(status, limit)
     after = _position(cursor)
     ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
-    if thread is None:
+    if thread is None or (yield from is_over(scope.core, thread)):
         return InboxPage([], None)
     rows: list[tuple[bytes, PendingInterrupt]] = []
     for prefix in (WAITING,) if status in OPEN else (WAITING, CLOSED):
@@ -196,11 +197,12 @@ def due(scope: Scope, until: int) -> Op[list[PendingInterrupt]]:
 
 
 def verified(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[Place, Found]]]:
-    """The hints that are true, with what they lead to; those that never will be true again are dropped."""
+    """The hints that are true, with what they lead to, unless it has expired; those that never will be are dropped."""
     kept, stale = [], []
     for place, (thread, hit) in zip(places, (yield from look_up(scope, places)), strict=True):
         if hit is not None and index.is_true(scope, place, hit.stored):
-            kept.append((place, hit))
+            if not (yield from is_over(scope.core, hit.thread)):
+                kept.append((place, hit))
         elif thread is None or thread.uid != place.uid or thread.rev != place.rev:
             stale.append(place)
     yield from index.drop(scope, stale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,17 +20,27 @@ def sweep(
     context: typer.Context,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only count")] = False,
     apply_ttl: Annotated[
-        float | None, typer.Option(help="first give threads without a deadline one, in so many minutes")
+        float | None,
+        typer.Option(help="first give threads without a deadline one: so many minutes after their last write"),
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="at most this many threads")] = None,
+    limit: Annotated[int | None, typer.Option(help="at most this many expired threads")] = None,
+    seconds: Annotated[float | None, typer.Option(help="stop after so long")] = None,
+    keep_last: Annotated[int | None, typer.Option(help="shorten histories to so many checkpoints")] = None,
+    max_age: Annotated[float | None, typer.Option(help="take out checkpoints older than so many minutes")] = None,
+    max_bytes: Annotated[int | None, typer.Option(help="shorten histories to so many bytes")] = None,
 ) -> None:
-    """Remove what has expired."""
-    vault = cli.open_vault(context, **({"ttl": {"default_ttl": apply_ttl}} if apply_ttl is not None else {}))
+    """Remove what has expired, and shorten histories if told how far."""
+    given = {"keep_last": keep_last, "max_age": max_age, "max_bytes": max_bytes}
+    retention = {name: value for name, value in given.items() if value is not None}
+    options: dict[str, Any] = {"retention": retention} if retention else {}
+    if apply_ttl is not None:
+        options["ttl"] = {"default_ttl": apply_ttl}
+    vault = cli.open_vault(context, **options)
     if apply_ttl is not None and not dry_run:
-        given = vault.checkpointer.apply_ttl()
-        if not cli.settings_of(context).as_json:
-            cli.console.print(f"{given} threads got a deadline")
-    cli.show_one(context, vault.sweep(limit=limit, dry_run=dry_run))
+        with cli.aside.status("giving deadlines") as status:
+            count = vault.checkpointer.apply_ttl(progress=lambda count: status.update(f"{count} threads"))
+        cli.aside.print(f"{count} threads got a deadline.")
+    cli.show_one(context, vault.sweep(limit=limit, seconds=seconds, dry_run=dry_run))
 
 
 def verify(

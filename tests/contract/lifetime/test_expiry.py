@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import time
 from typing import Annotated, Any
 
 import pytest
@@ -11,8 +12,11 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
+from stepvault.checkpointers._effects import Effects
+from stepvault.checkpointers._inbox import Inbox
 from stepvault.errors import ConfigurationError, ThreadGoneError
 from tests.contract.building import config, ids, listed, put
+from tests.contract.lifetime.building import docs_left, later
 from tests.contract.matrix import Database
 
 SHORT = {"default_ttl": 0.8 / 60}
@@ -31,7 +35,7 @@ async def test_an_expired_thread_is_nowhere_before_any_sweep(database: Database)
     saver = await database.saver(ttl=SHORT)
     stored = await put(saver, {"a": "x" * 500})
     await put(saver, {"a": 1}, at=config("lives", stepvault_ttl=60))
-    await asyncio.sleep(PAST)
+    later(saver, 1)
     assert await saver.aget_tuple(stored) is None
     assert await saver.aget_tuple(config()) is None
     assert await listed(saver, config()) == []
@@ -54,7 +58,7 @@ async def test_a_sweep_leaves_nothing_of_it(database: Database) -> None:
     marker = "marker-1f8a0c7e93"
     at = await put(saver, {"a": marker * 50}, at=config(user_id="ann"))
     await saver.aput_writes(at, [("a", marker)], "task")
-    await asyncio.sleep(PAST)
+    later(saver, 1)
     report = await saver.asweep(dry_run=True)
     assert (report.threads, await saver.asweep(dry_run=True) == report) in ((1, True), (1, False))
     report = await saver.asweep()
@@ -84,10 +88,61 @@ async def test_reading_does_not_count_unless_it_is_to(database: Database) -> Non
 async def test_a_new_thread_takes_the_place_of_an_expired_one(database: Database) -> None:
     saver = await database.saver(ttl=SHORT)
     old = await put(saver, {"a": "old"})
-    await asyncio.sleep(PAST)
+    later(saver, 1)
     new = await put(saver, {"a": "new"})
     assert await ids(saver, config()) == [new["configurable"]["checkpoint_id"]]
     assert await saver.aget_tuple(old) is None
+
+
+async def test_a_copy_is_swept_as_well(database: Database) -> None:
+    saver = await database.saver(ttl=SHORT)
+    await put(saver, {"a": 1})
+    await saver.acopy_thread("t", "copy")
+    later(saver, 2)
+    assert await names(saver) == []
+    await saver.acopy_thread("t", "late")  # there is nothing to copy any more
+    assert (await saver.asweep()).threads == 2
+    assert await docs_left(saver) == []
+
+
+async def test_a_sweep_stops_when_its_time_is_up(database: Database) -> None:
+    saver = await database.saver(ttl=SHORT)
+    await put(saver, {"a": 1})
+    later(saver, 1)
+    report = await saver.asweep(seconds=0)
+    assert (report.threads, report.more) == (0, True)
+    assert (await saver.asweep(dry_run=True)).checkpoints == 1
+    assert (await saver.asweep(seconds=60)).threads == 1
+
+
+async def test_the_clocks_of_clients_do_not_matter(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    saver = await database.saver(ttl={"default_ttl": 60})
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 86_400)
+    await put(saver, {"a": 1})
+    monkeypatch.setattr(time, "time", lambda: real() - 86_400)
+    reader = await database.saver(ttl={"default_ttl": 60})
+    assert await names(reader) == ["t"]
+    assert (await reader.asweep()).threads == 0
+    later(reader, 59)
+    assert await names(reader) == ["t"]
+    later(reader, 2)
+    assert (await reader.asweep()).threads == 1
+
+
+async def test_deadlines_given_afterwards_count_from_the_last_write(database: Database) -> None:
+    before = await database.saver()
+    await put(before, {"a": 1})
+    saver = await database.saver(ttl={"default_ttl": 30})
+    later(saver, 20)
+    told: list[int] = []
+    assert await saver.aapply_ttl(progress=told.append) == 1
+    assert told == [1]
+    assert await names(saver) == ["t"]
+    later(saver, 11)
+    assert await names(saver) == []
+    assert (await saver.asweep()).threads == 1
+    assert await docs_left(saver) == []
 
 
 async def test_a_database_filled_before_gets_deadlines_by_command(database: Database) -> None:
@@ -97,14 +152,14 @@ async def test_a_database_filled_before_gets_deadlines_by_command(database: Data
     saver = await database.saver(ttl=SHORT)
     assert await saver.aapply_ttl() == 3
     assert await saver.aapply_ttl() == 0
-    await asyncio.sleep(PAST)
+    later(saver, 1)
     assert (await saver.asweep()).threads == 3
 
 
 async def test_a_thread_may_live_without_end(database: Database) -> None:
     saver = await database.saver(ttl=SHORT)
     await put(saver, {"a": 1}, at=config(stepvault_ttl=None))
-    await asyncio.sleep(PAST)
+    later(saver, 1)
     assert await saver.aget_tuple(config()) is not None
     assert (await saver.asweep()).threads == 0
 
@@ -113,7 +168,7 @@ async def test_a_sweep_stops_at_its_limit_and_goes_on(database: Database) -> Non
     saver = await database.saver(ttl=SHORT)
     for n in range(5):
         await put(saver, {"a": n}, at=config(f"t{n}"))
-    await asyncio.sleep(PAST)
+    later(saver, 1)
     report = await saver.asweep(limit=2)
     assert (report.threads, report.more) == (2, True)
     assert (await saver.asweep()).threads == 3
@@ -181,3 +236,89 @@ async def test_a_thread_that_waits_for_a_human_does_not_expire(async_database: D
     assert (await graph.ainvoke(Command(resume="yes"), config()))["log"] == ["yes"]
     await asyncio.sleep(PAST)
     assert await saver.aget_tuple(config()) is None
+
+
+def effectful(saver: Any) -> Any:
+    """A graph that pays, asks in a subgraph, and dies of the next payment."""
+    effects = Effects(saver)
+
+    async def pay(state: State) -> Any:
+        await effects.aonce("pay", returns_one)
+        return {"log": [interrupt("go on?")]}
+
+    async def die(state: State) -> Any:
+        await effects.aonce("again", fails)
+        return {}
+
+    inner = StateGraph(State).add_node("pay", pay).add_edge(START, "pay").compile()
+    builder = StateGraph(State).add_node("sub", inner).add_node("die", die)
+    return builder.add_edge(START, "sub").add_edge("sub", "die").compile(checkpointer=saver)
+
+
+async def returns_one() -> int:
+    return 1
+
+
+async def fails() -> None:
+    raise RuntimeError("no answer")
+
+
+async def lived(saver: Any) -> None:
+    """A thread with everything a thread can have."""
+    graph, inbox = effectful(saver), Inbox(saver)
+    at = config("thread-5d1e", user_id="person-5d1e")
+    await graph.ainvoke({"log": ["a"]}, at)
+    (question,) = await inbox.alist()
+    await inbox.aamend(question.id, external_ref="message-5d1e")
+    decision = await inbox.adecide(question.id, "yes", by="decider-5d1e")
+    with pytest.raises(RuntimeError):
+        await graph.ainvoke(
+            decision.command, {"configurable": {**at["configurable"], **decision.config["configurable"]}}
+        )
+    await graph.ainvoke({"log": ["b"]}, at)  # it asks again
+    await saver.atag((await graph.aget_state(at)).config, "name-5d1e")
+
+
+async def test_whatever_tells_of_threads_is_blind_to_expired_ones(async_database: Database) -> None:
+    saver = await async_database.raw(ttl={"default_ttl": 30, "pin_interrupted": False})
+    await lived(saver)
+    inbox, effects, at = Inbox(saver), Effects(saver), config("thread-5d1e")
+    assert len(await effects.ain_doubt()) == len(await inbox.alist()) == 1
+    head = (await saver.aget_tuple(at)).config
+    later(saver, 31)
+    assert await effects.ain_doubt() == []
+    for status in ("pending", "answered", None):
+        assert (
+            len(await inbox.alist(status=status)) == len(await inbox.alist(status=status, thread_id="thread-5d1e")) == 0
+        )
+    assert list(await inbox.achanges()) == []
+    assert await inbox.adue() == []
+    assert (await saver.alineage("thread-5d1e")).runs == ()
+    assert await saver.atags("thread-5d1e") == {}
+    assert await saver.ainterrupts(at) == []
+    assert await saver.aancestors(at) == []
+    assert await saver.aget_each(at, [head["configurable"]["checkpoint_id"]]) == []
+    assert (await saver.averify()).checkpoints == 0
+    with pytest.raises(ConfigurationError):
+        await saver.atag(head, "x")
+    with pytest.raises(ConfigurationError):
+        await saver.acompact_thread("thread-5d1e", keep_messages=1)
+
+
+@pytest.mark.parametrize("how", ["sweep", "delete", "renew"])
+async def test_nothing_that_leads_to_a_thread_outlives_it(how: str, async_database: Database) -> None:
+    saver = await async_database.raw(ttl={"default_ttl": 30, "pin_interrupted": False})
+    await lived(saver)
+    assert {name for name, _ in await docs_left(saver)} == {"expiry", "effects", "subjects", "deciders", "inbox"}
+    if how == "delete":
+        await saver.adelete_thread("thread-5d1e")
+    later(saver, 31)
+    if how == "renew":
+        await put(saver, {"a": 1}, at=config("thread-5d1e", stepvault_ttl=None))
+        await saver.asweep()
+        await saver.adelete_thread("thread-5d1e")
+    assert (await async_database.under_async_names(saver).asweep()).threads == (how == "sweep")
+    assert await docs_left(saver) == []
+    content = async_database.content()
+    for part in (b"thread-5d1e", b"person-5d1e", b"decider-5d1e", b"message-5d1e", b"name-5d1e"):
+        assert part not in content

@@ -100,3 +100,48 @@ async def test_a_tag_needs_a_stored_checkpoint(database: Database) -> None:
         await saver.atag(config(), "x")
     with pytest.raises(ConfigurationError):
         await saver.atag(config(checkpoint_id="no such"), "x")
+
+
+async def test_a_dry_run_says_how_much_would_go(database: Database) -> None:
+    saver = await database.saver(retention={"keep_last": 2})
+    await chain(saver, 5)
+    report = await saver.asweep(dry_run=True)
+    assert (report.trimmed, len(await ids(saver, config()))) == (3, 5)
+    done = await saver.asweep()
+    assert (done.trimmed, done.freed) == (report.trimmed, report.freed)
+
+
+async def test_a_subgraph_goes_with_the_step_that_called_it(async_database: Database) -> None:
+    saver = await async_database.raw(retention={"keep_last": 4})
+
+    def work(state: State) -> Any:
+        return {"log": [f"x{len(state['log'])}"]}
+
+    inner = StateGraph(State).add_node("work", work).add_edge(START, "work").compile(checkpointer=None)
+    graph = StateGraph(State).add_node("sub", inner).add_edge(START, "sub").compile(checkpointer=saver)
+    for n in range(6):
+        await graph.ainvoke({"log": [f"{n}"]}, config())
+    await async_database.under_async_names(saver).asweep()
+    names = {entry.config["configurable"]["checkpoint_ns"] for entry in await whole(saver)}
+    assert 1 <= len(names - {""}) <= 2
+    assert len(await ids(saver, config())) == 4
+    assert (await graph.ainvoke({"log": ["end"]}, config()))["log"][-1].startswith("x")
+
+
+async def test_a_fork_with_a_node_to_run_stays_loadable(async_database: Database) -> None:
+    saver = await async_database.raw(retention={"keep_last": 1})
+
+    def node(state: State) -> Any:
+        return {"log": ["x"]}
+
+    builder = StateGraph(State).add_node("a", node).add_node("b", node).add_edge(START, "a").add_edge("a", "b")
+    graph = builder.compile(checkpointer=saver, interrupt_before=["b"])
+    await graph.ainvoke({"log": ["1"]}, config())
+    stopped = (await graph.aget_state(config())).config
+    await graph.ainvoke({"log": ["2"]}, config())  # goes on from there: its question is over
+    fork = await graph.aupdate_state(stopped, {"log": ["fork"]}, as_node="a")
+    await builder.compile(checkpointer=saver).ainvoke({"log": ["3"]}, config(checkpoint_id=id_of(stopped)))
+    await async_database.under_async_names(saver).asweep()
+    assert id_of(stopped) not in await ids(saver, config())
+    assert (await graph.aget_state(fork)).next == ("b",)
+    assert (await graph.ainvoke(None, fork))["log"] == ["1", "x", "fork", "x"]
