@@ -23,7 +23,7 @@ from stepvault._core.rows import CheckpointRow, Elements, Guard, Note, Removal, 
 from stepvault._core.serde.scrubbing import ASKED, ERASED, Path, Scrubber
 from stepvault._core.state import State
 from stepvault._core.values import Decoder, pages_under
-from stepvault.checkpointers._ops import effects, reads, subjects, transfer
+from stepvault.checkpointers._ops import effect_hints, effects, reads, subjects, transfer
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.erasing.forms import Rewriter, elements_of
 from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, entry_of, lenient, notes_of
@@ -155,7 +155,7 @@ def _notes(scope: Scope, scrubber: Scrubber, person: Person, notes: Sequence[Not
             continue
         if note.key[:1] in (WAITING, CLOSED):
             found += notes_of(scope, [_entry(scrubber, person, entry_of(scope, note.body))])
-        elif note.key[:1] == effects.PREFIX:
+        elif note.key[:1] == effect_hints.PREFIX:
             found.append(effects.without(scope, note, scrubber))
         elif note.key[:1] == reads.PREFIX:
             body = scrubber.payload(unpack(note.body), ("__reads__",))
