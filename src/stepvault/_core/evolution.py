@@ -48,6 +48,8 @@ class Evolution:
         Raises:
             ConfigurationError: They do not fit together.
         """
+        if migrations is not None and not isinstance(migrations, Mapping):
+            raise ConfigurationError("state_migrations is a dict of functions: {1: from_1_to_2}.")
         steps = dict(migrations or {})
         if version is not None and (type(version) is not int or version < FIRST):
             raise ConfigurationError(f"state_version must be an int >= {FIRST}, not {version!r}.")
@@ -149,6 +151,8 @@ class Evolution:
                 ) from exc
             if type(state) is not dict or not all(type(name) is str for name in state):
                 raise StateInvalidError(f"state_migrations[{step}] returned no dict of channel values")
+            if control := next(filter(is_control, state), None):
+                raise StateInvalidError(f"state_migrations[{step}] returned {control!r}, which is no part of the state")
         return state
 
 

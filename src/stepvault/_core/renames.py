@@ -58,8 +58,8 @@ class Aliases:
         Raises:
             ConfigurationError: It is no dict of names, or names go round in a circle.
         """
-        pairs = dict(given or {})
-        if not all(type(name) is str and name for pair in pairs.items() for name in pair):
+        pairs: Any = {} if given is None else given
+        if not isinstance(pairs, Mapping) or not all(type(n) is str and n for pair in pairs.items() for n in pair):
             raise ConfigurationError('node_aliases is a dict of node names: {"old": "new"}.')
         resolved = {}
         for old, new in pairs.items():

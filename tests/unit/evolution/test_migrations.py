@@ -114,6 +114,8 @@ def test_versions_that_do_not_fit_are_named() -> None:
         ((2, {2: rename}, None, None), "raise state_version to 3"),
         ((2, {"1": rename}, None, None), "dict of functions"),
         ((2, {1: "fn"}, None, None), "dict of functions"),
+        ((2, [rename], None, None), "dict of functions"),
+        ((None, None, None, ["ask"]), "dict of node names"),
         ((None, None, int, None), "pydantic model, dataclass or TypedDict"),
         ((None, None, "State", None), "must be a class"),
         ((None, None, None, {"a": 1}), "dict of node names"),
@@ -125,7 +127,15 @@ def test_options_that_do_not_fit_are_refused(arguments: Any, message: str) -> No
         Evolution.of(*arguments)
 
 
-@pytest.mark.parametrize("broken", [lambda values: None, lambda values: values["nothing"], lambda values: {1: 2}])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda values: None,
+        lambda values: values["nothing"],
+        lambda values: {1: 2},
+        lambda values: {**values, "branch:to:ask": None},
+    ],
+)
 def test_a_migration_that_fails_is_named(broken: Any) -> None:
     with pytest.raises(StateInvalidError, match=r"state_migrations\[1\]"):
         evolution(broken).migrated({"name": "Ada"}, None)
