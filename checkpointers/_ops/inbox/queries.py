@@ -104,13 +104,11 @@ def listed(
 
 def _groups(families: Sequence[bytes], status: str | None) -> list[Lists]:
     """What to read, one after the other."""
-    if status == "decided":  # few at any time: runs use them
-        return [Lists([index.LISTS + index.DECIDED])]
-    opened = Lists([family + index.OPEN for family in families])
-    if status in OPEN:
-        return [opened]
-    closed = [index.CLOSED[status]] if status else list(index.CLOSED.values())
-    return [*([] if status else [opened]), Lists([family + letter for family in families for letter in closed])]
+    groups = [letters for letters in (index.OPEN, index.CLOSED) if status is None or status in letters]
+    return [
+        Lists([family + letter for family in families for name, letter in letters.items() if status in (None, name)])
+        for letters in groups
+    ]
 
 
 def families_of(scope: Scope, subject: str | None, node: str | None) -> list[bytes]:
@@ -225,7 +223,7 @@ def look_up(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[ThreadRow | 
 def _notes(place: Place) -> tuple[bytes, ...]:
     """Where the note of a hint may stand; that of one that waits in one place only."""
     keys = note_keys(place.id)
-    return keys[:1] if place.key[:2] == index.LISTS + index.OPEN else keys
+    return keys[:1] if index.is_open(place) else keys
 
 
 def _found(scope: Scope, key: ThreadKey, thread: ThreadRow, body: bytes) -> Op[Found]:
@@ -272,16 +270,15 @@ def by_id(scope: Scope, public: str) -> Op[Found]:
 
 def _by_present_id(scope: Scope, interrupt_id: str) -> Op[Found | None]:
     """An open interrupt by the id that the present code gives it, since its node was renamed."""
-    waits = index.LISTS + index.OPEN
-    after = waits
+    waits, after = _groups([index.LISTS], None)[0], b""
     while True:
-        places = yield from index.places(scope, waits, after, _PAGE)
+        places = yield from waits.page(scope, after, _PAGE)
         for _, hit in (yield from verified(scope, places)):
             if (yield from present_ids(scope, hit.key)).get(hit.entry.id) == interrupt_id:
                 return hit
         if not places:
             return None
-        after = places[-1].key
+        after = places[-1].key[-index.RANK :]
 
 
 def wanted(subject: str | None, thread_id: Any, node: str | None, external_ref: str | None, aliases: Aliases) -> Wanted:

@@ -107,7 +107,7 @@ async def test_false_hints_are_dropped_when_they_are_read(app: App) -> None:
     def lie() -> Any:
         scope = app.saver._scope
         body = index._body(b"0", question.interrupt_id, b"u" * 16, b"r" * 8)
-        kinds = (index.LISTS + index.OPEN, index.LISTS + index.CLOSED["expired"], index.DUE)
+        kinds = (index.LISTS + index.OPEN["pending"], index.LISTS + index.CLOSED["expired"], index.DUE)
         lies = [DocChange(kind + b"\xff" * 24, body, b"v" * 8) for kind in kinds]
         yield from scope.core.dialect.write_docs(space(scope, "inbox"), lies)
 
