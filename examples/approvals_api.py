@@ -28,6 +28,7 @@ from stepvault.errors import (
     AnswerInvalidError,
     DeadlinePassedError,
     DecisionError,
+    HeadMovedError,
     InterruptNotFoundError,
     LeaseHeldError,
     SupersededError,
@@ -104,8 +105,8 @@ def create_app(vault: Vault, graph: CompiledStateGraph) -> FastAPI:
         try:
             async with vault.checkpointer.lease(found.thread_id, expect_interrupt=found.interrupt_id) as config:
                 await graph.ainvoke(found.decision.command, config)
-        except LeaseHeldError:
-            pass  # another worker is at it; the decision is recorded and waits in list(status="decided")
+        except (LeaseHeldError, HeadMovedError):
+            pass  # another worker is at it, or done; the decision is recorded and kept until a run has used it
 
     return app
 

@@ -6,12 +6,15 @@ from dataclasses import replace
 
 from langgraph.checkpoint.serde.types import INTERRUPT
 
+from stepvault._core.ids import id_key
 from stepvault._core.plan import Op
 from stepvault._core.state import Lease, State
 from stepvault.checkpointers._ops import permits
 from stepvault.checkpointers._ops.changing import change_state
 from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.inbox import pausing
 from stepvault.checkpointers._ops.inbox.renaming import present_ids
+from stepvault.checkpointers._ops.inbox.upkeep import interrupts_in
 from stepvault.checkpointers._ops.load import get_tuple
 from stepvault.errors import HeadMovedError
 
@@ -31,16 +34,23 @@ def acquire(scope: Scope, at: Address, token: bytes, owner: str, ttl: float, exp
         return replace(state, lease=Lease(token, owner, now + int(ttl * 1000)))
 
     yield from change_state(scope, at, take)
-    if expect_interrupt is not None:
-        found = yield from get_tuple(scope, replace(at, checkpoint=None, run=None))
-        writes = (found.pending_writes if found else None) or []
-        waiting = {
-            getattr(entry, "id", None) for _, channel, value in writes if channel == INTERRUPT for entry in value
-        }
-        ids = yield from present_ids(scope, at.key)  # the inbox knows it by the id it was asked under
-        if ids.get(expect_interrupt, expect_interrupt) not in waiting:
-            yield from release(scope, at, token)
-            raise HeadMovedError(f"Interrupt {expect_interrupt!r} does not wait at the head of this thread any more.")
+    if expect_interrupt is not None and not (yield from _waits(scope, at, expect_interrupt)):
+        yield from release(scope, at, token)
+        raise HeadMovedError(f"Interrupt {expect_interrupt!r} does not wait at the head of this thread any more.")
+
+
+def _waits(scope: Scope, at: Address, interrupt_id: str) -> Op[bool]:
+    """Whether an interrupt waits at the head: a question by what is stored with it, a pause by the inbox."""
+    interrupt_id = interrupt_id.partition(":")[0]  # as LangGraph names it, also if the inbox of a copy does not
+    found = yield from get_tuple(scope, replace(at, checkpoint=None, run=None))
+    if found is None:
+        return False
+    writes = [value for _, channel, value in found.pending_writes or [] if channel == INTERRUPT]
+    waiting = {getattr(entry, "id", None) for value in writes for entry in interrupts_in(value)}
+    ids = yield from present_ids(scope, at.key)  # the inbox knows it by the id it was asked under
+    if ids.get(interrupt_id, interrupt_id) in waiting:
+        return True
+    return (yield from pausing.waits(scope, at.key, id_key("checkpoint_id", found.checkpoint["id"]), interrupt_id))
 
 
 def renew(scope: Scope, at: Address, token: bytes, ttl: float) -> Op[bool]:

@@ -22,7 +22,7 @@ from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import db_now
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
-from stepvault.checkpointers._ops.inbox.entries import Entry, notes_of
+from stepvault.checkpointers._ops.inbox.entries import Entry, entry_of, note_keys, notes_of
 from stepvault.checkpointers._ops.inbox.upkeep import deadline_of, node_of, place_of_send, row_of, waiting
 from stepvault.checkpointers._ops.load import get_tuple
 from stepvault.checkpointers._ops.subjects import of_thread
@@ -74,6 +74,12 @@ def take(scope: Scope, at: Address, checkpoint: bytes) -> Op[None]:
         return (yield from _store(scope, at, view, state, [replace(entry, taken=now) for entry in mine])) or None
 
     yield from store(scope, at, attempt, lambda view: False, None, check=False)
+
+
+def waits(scope: Scope, key: ThreadKey, checkpoint: bytes, name: str) -> Op[bool]:
+    """Whether this pause waits at a checkpoint."""
+    ((_, body),) = yield from scope.core.dialect.notes_at([(key, note_keys(name)[0])])
+    return body is not None and entry_of(scope, body).checkpoint == checkpoint
 
 
 def _store(scope: Scope, at: Address, view: View, state: State, entries: Sequence[Entry]) -> Op[bool]:

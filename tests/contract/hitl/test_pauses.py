@@ -21,6 +21,7 @@ from stepvault.errors import (
     AnswerInvalidError,
     ConfigurationError,
     DeadlinePassedError,
+    HeadMovedError,
     SupersededError,
 )
 from stepvault.steps import Run
@@ -228,6 +229,22 @@ async def test_the_config_of_a_lease_tells_of_pauses(app: App) -> None:
         async with lease as config:
             await graph.ainvoke({"log": []}, config, interrupt_before=["b"])
     assert await agrees(app, graph) == ("b",)
+    (pause,) = await app.inbox("list")
+    for name, waits in ((pause.interrupt_id, True), ("pause-of-nothing", False)):
+        expected = app.saver.lease("t", expect_interrupt=name)
+        if waits:
+            await enter(app, expected)
+        else:
+            with pytest.raises(HeadMovedError):
+                await enter(app, expected)
+
+
+async def enter(app: App, lease: Any) -> None:
+    if app.sync:
+        with lease:
+            return
+    async with lease:
+        pass
 
 
 async def test_copies_deadlines_and_steps(app: App) -> None:
