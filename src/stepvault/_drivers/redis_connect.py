@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import redis
 import redis.asyncio
@@ -53,15 +53,15 @@ class Endpoint:
 
 
 def endpoint_of(url: str, arguments: dict[str, Any] | None) -> Endpoint:
-    """Read a URL.
+    """Read a URL; what its query says wins over `arguments`, as in redis-py.
 
     Raises:
         ConfigurationError: It has none of the known forms.
     """
-    arguments = {**_DEFAULTS, **(arguments or {})}
-    check_options(arguments)
     parts = urlsplit(url)
+    check_options(arguments or {})
     try:
+        arguments = {**_DEFAULTS, **(arguments or {}), **_query(parts)}
         if parts.scheme in ("redis", "rediss", "unix"):
             _redis.connection.parse_url(url)
             return Endpoint("server", _without_password(parts), url, options=arguments)
@@ -70,6 +70,8 @@ def endpoint_of(url: str, arguments: dict[str, Any] | None) -> Endpoint:
         if parts.scheme in ("redis+cluster", "rediss+cluster"):
             arguments = {**_common(parts), **arguments}
             return Endpoint("cluster", _without_password(parts), hosts=_hosts(parts, 6379), options=arguments)
+    except ConfigurationError:
+        raise
     except ValueError as exc:
         raise ConfigurationError(f"This Redis URL cannot be read; known forms are {_FORMS}.") from exc
     raise ConfigurationError(f"A Redis URL cannot begin with {parts.scheme or 'nothing'!r}; known forms are {_FORMS}.")
@@ -102,8 +104,15 @@ def _sentinel(parts: SplitResult, arguments: dict[str, Any]) -> Endpoint:
     return Endpoint("sentinel", _without_password(parts), "", _hosts(parts, 26379), unquote(service), options)
 
 
+def _query(parts: SplitResult) -> dict[str, Any]:
+    """The query of a URL, as redis-py reads it."""
+    found = _redis.connection.parse_url(f"redis://host?{parts.query}")
+    check_options(found)
+    return {name: value for name, value in found.items() if name != "host"}
+
+
 def _common(parts: SplitResult) -> dict[str, Any]:
-    """User, password, TLS and query of a URL whose host part is ours to read."""
+    """User, password and TLS of a URL whose host part is ours to read."""
     options: dict[str, Any] = {}
     credentials = parts.netloc.rpartition("@")[0]
     if credentials:
@@ -111,8 +120,6 @@ def _common(parts: SplitResult) -> dict[str, Any]:
         options |= {"username": unquote(user) or None, "password": unquote(password) or None}
     if parts.scheme.startswith(_SECURE):
         options["ssl"] = True
-    for name, value in parse_qsl(parts.query):
-        options[name] = float(value) if name.endswith("timeout") else int(value) if value.isdigit() else value
     return options
 
 

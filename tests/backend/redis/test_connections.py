@@ -53,6 +53,17 @@ def test_urls(url: str, kind: str, hosts: Any) -> None:
     assert endpoint.options["socket_timeout"] > 0
 
 
+@pytest.mark.parametrize("url", ["redis://h/0", "redis+sentinel://a/main", "redis+cluster://a:1"])
+def test_the_query_of_a_url_wins(url: str) -> None:
+    endpoint = endpoint_of(f"{url}?socket_timeout=2.5&max_connections=7&client_name=1", {"socket_timeout": 9})
+    assert endpoint.options["socket_timeout"] == 2.5
+    assert endpoint.limit == 7
+    assert endpoint.options["client_name"] == "1"
+    for flag in ("True", "1"):
+        with pytest.raises(ConfigurationError, match="decode_responses"):
+            endpoint_of(f"{url}?decode_responses={flag}", None)
+
+
 @pytest.mark.parametrize(
     "url", ["http://x", "localhost:6379", "redis+sentinel://h:1", "redis+cluster://", "redis://h:x"]
 )
