@@ -24,11 +24,11 @@ from stepvault.checkpointers.redis.packing import (
     pack_write,
 )
 from stepvault.checkpointers.redis.reading import header_of
-from stepvault.errors import ConflictError
+from stepvault.errors import ConflictError, StorageFullError
 
 _TRIES = 16
 _CALL_BYTES, _CALL_ROWS = 524_288, 256  # what one call carries
-_CALL_KEYS = 256  # what one call removes
+_CALL_KEYS, _CALL_PAGES = 256, 32  # what one call removes
 _UPLOAD_MS = 600_000
 _SEEN = 16_384
 
@@ -90,13 +90,17 @@ class Writing(Indexes):
             entry.score = yield from self._register(guard.key)
             entry.run_score = yield from self._register_run(guard.key, run)
         rows, staged = _divide(elements)
-        if staged:
-            reserved = yield from self._upload(guard, staged, entry)
-            if reserved is None:
-                return None
-            guard = reserved
-        closed = pack_numbers(elements.closed)
-        reply = yield from self._call(script, guard, entry, closed, [*words, *pack_rows(rows)])
+        try:
+            if staged:
+                reserved = yield from self._upload(guard, staged, entry)
+                if reserved is None:
+                    return None
+                guard = reserved
+            closed = pack_numbers(elements.closed)
+            reply = yield from self._call(script, guard, entry, closed, [*words, *pack_rows(rows)])
+        except StorageFullError:
+            yield from self._take_back(guard, staged)
+            raise
         if reply and self._address(guard) not in self._seen:
             yield from self._see(guard, reply[1])
         return reply
@@ -152,6 +156,13 @@ class Writing(Indexes):
             if not alive:
                 return None
         return replace(guard, thread=ThreadRow(address, guard.uid, revision, b""))
+
+    def _take_back(self, guard: Guard, rows: list[ChunkRow]) -> Op[None]:
+        """Free the memory of an upload that found it full: no later write could clear it away before."""
+        pages = sorted({page_of(row.no) for row in rows})
+        for start in range(0, len(pages), _CALL_PAGES):
+            args = (guard.uid, _derived(guard.rev, 0), pack_numbers(pages[start : start + _CALL_PAGES]))
+            yield Batch([Script("take_back", (self._address(guard),), args)], retry=True)
 
     # -- removing and copying
 

@@ -27,7 +27,7 @@ from stepvault.errors import (
 )
 from tests.backend.redis.building import checkpoint, config, ids, put
 from tests.processes import wait_until
-from tests.servers import RedisCluster, RedisSentinel, Valkey
+from tests.servers import Redis62, RedisCluster, RedisSentinel, Valkey
 
 
 async def aput(saver: Any, thread: str, number: int, **values: Any) -> None:
@@ -204,6 +204,21 @@ def test_full_memory_stores_nothing() -> None:
         wait_until(lambda: int(server.info("INFO", "memory")["used_memory"]) < 6 << 20, "memory was not freed")
         put(saver, "new", 1, items=["again"])
         assert {info.thread_id for info in saver.threads()} == {"small", "new"}
+
+
+@pytest.mark.parametrize("server_class", [Valkey, Redis62])
+def test_an_upload_that_fills_the_memory_gives_it_back(server_class: Any) -> None:
+    if server_class is Redis62 and (reason := Redis62.reason_missing()):
+        pytest.skip(reason)
+    with server_class("--maxmemory", "8mb") as server, RedisSaver(server.url) as saver:
+        put(saver, "old", 1, items=["kept"])
+        pieces = [random.Random(number).randbytes(2000) for number in range(6000)]
+        for number, thread in enumerate(("old", "new", "old")):
+            with pytest.raises(StorageFullError):
+                put(saver, thread, 10 + number, items=pieces)
+            put(saver, "old", 20 + number, items=["more"])
+        assert saver.get_tuple(config("new")) is None
+        assert len(ids(saver, "old")) == 4
 
 
 def test_a_key_of_somebody_else(saver: RedisSaver, client: redis.Redis) -> None:
