@@ -29,6 +29,13 @@ _SCALARS = (str, int, float, bool, type(None), bytes)
 _BUILTINS = (str, int, float, complex, bytes, list, dict, tuple, set, frozenset, collections.deque)
 
 
+def is_generated(cls: Any) -> bool:
+    """Tell whether nothing but what the decorator wrote runs in a constructor."""
+    parameters = getattr(cls, "__dataclass_params__", None)
+    own_init = parameters is not None and not parameters.init
+    return not (own_init or hasattr(cls, "__post_init__") or hasattr(cls, "__attrs_post_init__"))
+
+
 class FieldsPlan(Plan):
     """Objects made by `cls(**fields)`; fields the constructor does not take are set afterwards."""
 
@@ -37,6 +44,7 @@ class FieldsPlan(Plan):
     def __init__(self, cls: type, name: Any, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None) -> None:
         super().__init__(cls, name, version, upcasters)
         self.builtin: Any = next((base for base in _BUILTINS if issubclass(cls, base)), None)
+        self.generated = is_generated(cls)
         self.arguments, annotations = self.describe()
         self.names = tuple(annotations)
         self.fingerprint = fingerprint_of(annotations)
@@ -77,7 +85,7 @@ class FieldsPlan(Plan):
             arguments = fields
         else:
             arguments = {argument: fields[name] for name, argument in self.arguments.items() if name in fields}
-        made = constructed(self.cls, arguments) if same else self.cls(**arguments)
+        made = constructed(self.cls, arguments, generated=self.generated) if same else self.cls(**arguments)
         overlay(made, fields if same else {n: v for n, v in fields.items() if n not in self.arguments})
         return made
 
