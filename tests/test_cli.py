@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 from typer.testing import CliRunner
@@ -206,8 +207,21 @@ def test_upkeep(url: str, tmp_path: Path) -> None:
     assert "CREATE TABLE" in told("schema", "sqlite", url=url)
     assert "CREATE TABLE" in told("schema", "postgres", url=url)
     assert call("schema", "oracle", url=url).exit_code == 2
+    assert read("rebuild", url=url) == {"subjects": 3, "interrupts": 1}
     copied = read("copy", f"sqlite:///{tmp_path}/copy.db", url=url)
     assert copied == {"threads": 4, "items": 1}
+
+
+def test_rebuild_finds_what_lost_its_index(redis_url: str) -> None:
+    with Vault.open(redis_url) as vault, redis.Redis.from_url(redis_url) as client:
+        vault.setup()
+        for person in ("ann", "bob"):
+            put(vault, f"{person}'s", user_id=person)
+        for key in client.scan_iter("stepvault:*ix:*"):
+            client.delete(key)
+    assert read("threads", url=redis_url) == []
+    assert read("rebuild", url=redis_url)["entries put back"] == 2
+    assert len(read("threads", url=redis_url)) == 2
 
 
 def test_keys(url: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`sweep`, `verify`, `repair`, `doctor`, `schema` and `copy`."""
+"""`sweep`, `verify`, `repair`, `rebuild`, `doctor`, `schema` and `copy`."""
 
 from __future__ import annotations
 
@@ -68,6 +68,14 @@ def repair(
     report = vault.verify(thread_id)
     cli.show_one(context, {"thread": thread_id, "to": to, "problems": report.problems})
     cli.dry_run("Nothing was changed.")
+
+
+def rebuild(context: typer.Context) -> None:
+    """Write the indexes anew from what the threads hold: after a restore, or a failover that lost entries."""
+    vault = cli.open_vault(context)
+    lost = getattr(vault.checkpointer, "rebuild_indexes", None)  # Redis: what is found by it comes first
+    counts = {"entries put back": lost()} if lost else {}
+    cli.show_one(context, {**counts, "subjects": vault.subjects.rebuild(), "interrupts": vault.inbox.rebuild()})
 
 
 def doctor(context: typer.Context) -> None:
