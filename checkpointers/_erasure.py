@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from langgraph.store.base import BaseStore
 
+from stepvault._core.ids import text_of
 from stepvault._core.plan import Op
 from stepvault.checkpointers._ops.erasing import exporting, planning, receipts, requests, returning, steps
 from stepvault.checkpointers._ops.erasing.anonymising import Fields
@@ -159,10 +160,7 @@ class Erasure:
         progress: Callable[[ErasureRequest], None] | None,
         own: str = "erase",
     ) -> Op[ErasureRequest]:
-        scope, eraser = self._saver._scope, self._eraser
-        if progress is not None:
-            told = progress
-            eraser = replace(eraser, progress=lambda request: told(request.shown()))
+        scope, eraser = self._saver._scope, self._telling(progress)
         while True:
             request = yield from steps.request(scope, eraser, subject, shared, reason, plan, own)
             asked = set(request.tokens)
@@ -170,31 +168,50 @@ class Erasure:
             if (yield from steps.covers(scope, subject, asked)):
                 return done.shown()
 
+    def _telling(self, progress: Callable[[ErasureRequest], None] | None) -> Eraser:
+        if progress is None:
+            return self._eraser
+        return replace(self._eraser, progress=lambda request: progress(request.shown()))
+
     def erase_many(
-        self, subjects: Iterable[str], *, shared: str = "keep", reason: str | None = None
+        self,
+        subjects: Iterable[str],
+        *,
+        shared: str = "keep",
+        reason: str | None = None,
+        progress: Callable[[ErasureRequest], None] | None = None,
     ) -> list[ErasureRequest | StepvaultError]:
         """Erase several people with one purge for all; what became of each, in order: the request, or why not."""
-        return self._saver._run(self._erase_many(subjects, shared, reason))
+        return self._saver._run(self._erase_many(subjects, shared, reason, progress))
 
     async def aerase_many(
-        self, subjects: Iterable[str], *, shared: str = "keep", reason: str | None = None
+        self,
+        subjects: Iterable[str],
+        *,
+        shared: str = "keep",
+        reason: str | None = None,
+        progress: Callable[[ErasureRequest], None] | None = None,
     ) -> list[ErasureRequest | StepvaultError]:
         """Async version of `erase_many`."""
-        return await self._saver._arun(self._erase_many(subjects, shared, reason))
+        return await self._saver._arun(self._erase_many(subjects, shared, reason, progress))
 
     def _erase_many(
-        self, subjects: Iterable[str], shared: str, reason: str | None
+        self,
+        subjects: Iterable[str],
+        shared: str,
+        reason: str | None,
+        progress: Callable[[ErasureRequest], None] | None,
     ) -> Op[list[ErasureRequest | StepvaultError]]:
-        scope, found = self._saver._scope, list[Any]()
+        scope, found, eraser = self._saver._scope, list[Any](), self._telling(progress)
         for subject in subjects:
             try:
-                request = yield from steps.request(scope, self._eraser, subject, shared, reason, None)
-                found.append((yield from steps.advance(scope, self._eraser, request.id, until="told")))
+                request = yield from steps.request(scope, eraser, subject, shared, reason, None)
+                found.append((yield from steps.advance(scope, eraser, request.id, until="told")))
             except StepvaultError as exc:
                 found.append(exc)
         if all(isinstance(one, StepvaultError) for one in found):
             return found
-        eraser = replace(self._eraser, purged=(yield from self._eraser.purge(scope)))
+        eraser = replace(eraser, purged=(yield from self._eraser.purge(scope)))
         for n, request in enumerate(found):
             if not isinstance(request, StepvaultError):
                 try:
@@ -287,15 +304,21 @@ class Erasure:
     def export(self, subject: str, file: IO[str]) -> int:
         """Write everything of a person as JSON Lines, page by page; how many lines.
 
-        Shared threads are included and say so. Values that JSON does not know are written as their `repr`. What
-        cannot be read is named in lines of the kind `incomplete`.
+        Each thread's checkpoints as they are (`checkpoint`), its memory (`item`), then what was said and done in it
+        as typed steps (`step`, as `Run.steps` dumps them); then decisions and items. Shared threads are included and
+        say so. Values that JSON does not know are written as their `repr`. What cannot be read is named in lines of
+        the kind `incomplete`.
         """
         at: exporting.Progress | None
         at, ids = self._saver._run(exporting.begin(self._saver._scope, subject))
         count = 0
         while at is not None:
+            before = at.thread
             lines, at = self._saver._run(exporting.page(self._saver._scope, at, self._eraser.items, ids))
             count += _write(lines, file)
+            if before is not None and at is not None and at.thread is None:
+                for line in exporting.steps_of(self._saver, text_of(before.thread)):
+                    count += _write([line], file)
         return count
 
     async def aexport(self, subject: str, file: IO[str]) -> int:
@@ -304,8 +327,12 @@ class Erasure:
         at, ids = await self._saver._arun(exporting.begin(self._saver._scope, subject))
         count = 0
         while at is not None:
+            before = at.thread
             lines, at = await self._saver._arun(exporting.page(self._saver._scope, at, self._eraser.items, ids))
             count += _write(lines, file)
+            if before is not None and at is not None and at.thread is None:
+                async for line in exporting.asteps_of(self._saver, text_of(before.thread)):
+                    count += _write([line], file)
         return count
 
     def reconcile(self) -> list[ErasureRequest]:

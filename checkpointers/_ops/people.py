@@ -114,7 +114,7 @@ def assign(scope: Scope, field: str, *, dry_run: bool) -> Op[Assigned]:
             names = yield from _said(scope, text_of(row.thread), field)
             if not names:
                 without += 1
-            elif dry_run or (yield from _attribute(scope, key, names)):
+            elif dry_run or (yield from attribute(scope, key, names)):
                 done += 1
         if len(rows) < _PAGE:
             return Assigned(done, without)
@@ -134,7 +134,7 @@ def _said(scope: Scope, thread_id: str, field: str) -> Op[tuple[str, ...]]:
     return ()
 
 
-def _attribute(scope: Scope, key: ThreadKey, names: tuple[str, ...]) -> Op[bool]:
+def attribute(scope: Scope, key: ThreadKey, names: tuple[str, ...]) -> Op[bool]:
     """Add people to a thread, as a write that names them does."""
     at = Address(key, b"", None, None, subjects=names)
     while True:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
+from stepvault._upkeep import Upkeep
 from stepvault.checkpointers._beside import Threads
 from stepvault.checkpointers._conversion import SETTLE, SealProgress, seal
 from stepvault.checkpointers._effects import Effects
@@ -44,7 +45,7 @@ _FORMS = (
 )
 
 
-class Vault:
+class Vault(Upkeep):
     """Checkpoints, threads and what belongs to them, over one database.
 
     Made by `Vault.open`. Usable with `with`, `async with`, or without and `close()`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from stepvault.checkpointers._ops.erasing.items import Items
 from stepvault.checkpointers._ops.listing import Listing
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import DECIDERS, SUBJECTS, token
-from stepvault.errors import PayloadError
+from stepvault.errors import ConfigurationError, PayloadError
 
 Line = dict[str, Any]
 
@@ -148,6 +148,40 @@ def _checkpoint(key: ThreadKey, entry: CheckpointTuple, shared: bool) -> Line:
         "checkpoint_id": named["checkpoint_id"], "ts": entry.checkpoint["ts"], "metadata": plain(entry.metadata),
         "values": plain(entry.checkpoint["channel_values"]), "writes": plain(entry.pending_writes),
     }  # fmt: skip
+
+
+def steps_of(saver: Any, thread_id: str) -> Iterator[Line]:
+    """What was said and done in a thread, one step at a time."""
+    from stepvault.steps import iter_steps  # what reads messages is loaded only by who asks for it
+
+    try:
+        for step in iter_steps(saver, thread_id):
+            yield _step(thread_id, step)
+    except PayloadError as exc:
+        yield _unread(thread_id, exc)
+    except ConfigurationError:
+        return  # it has no checkpoint in the root namespace
+
+
+async def asteps_of(saver: Any, thread_id: str) -> AsyncIterator[Line]:
+    """Async version of `steps_of`."""
+    from stepvault.steps import aiter_steps
+
+    try:
+        async for step in aiter_steps(saver, thread_id):
+            yield _step(thread_id, step)
+    except PayloadError as exc:
+        yield _unread(thread_id, exc)
+    except ConfigurationError:
+        return
+
+
+def _step(thread_id: str, step: Any) -> Line:
+    return {"kind": "step", "thread_id": thread_id, "step": step.model_dump(mode="json")}
+
+
+def _unread(thread_id: str, exc: Exception) -> Line:
+    return {"kind": "incomplete", "thread_id": thread_id, "part": "steps", "error": type(exc).__name__}
 
 
 def plain(value: Any) -> Any:

@@ -167,7 +167,7 @@ class SqliteDriver:
                     connection.executescript(statement.sql)
                     replies.append([])
                 else:
-                    replies.append(_cursor(connection).execute(statement.sql).fetchall())
+                    replies.append(_cursor(connection).execute(statement.sql, statement.args).fetchall())
         return replies
 
     async def aclose(self) -> None:

@@ -7,7 +7,8 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from stepvault.encryption import Keyring
@@ -124,6 +126,19 @@ def _cell(value: Any) -> str:
         return ", ".join(map(str, value))
     text = "" if value is None else str(value)
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+@contextmanager
+def working(what: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A progress bar on standard error; gives what moves it on: `told("12 threads", advance=1)`."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=aside, transient=True) as bars:
+        task = bars.add_task(what, total=total)
+
+        def told(done: str = "", *, advance: int = 0) -> None:
+            bars.update(task, description=escape(f"{what}: {done}") if done else what, advance=advance)
+
+        yield told
 
 
 def dry_run(what: str) -> None:

@@ -80,7 +80,12 @@ def run(
         cli.dry_run("Nothing was erased.")
         return
     erasure = cli.open_vault(context, journal=journal, personal_fields=personal or (), vacuum=vacuum).erasure
-    outcomes = erasure.erase_many(people, shared=shared, reason=reason)
+    with cli.working("erasing", len(people)) as told:
+
+        def progress(request: ErasureRequest) -> None:
+            told(f"{request.state}, {_removed(request)}", advance=request.state == "receipted")
+
+        outcomes = erasure.erase_many(people, shared=shared, reason=reason, progress=progress)
     cli.show(
         context, [_row(n, outcome) for n, outcome in enumerate(outcomes, 1)], ("row", "request", "state", "removed")
     )
@@ -92,8 +97,11 @@ def run(
 def _row(number: int, outcome: ErasureRequest | StepvaultError) -> _Row:
     if isinstance(outcome, StepvaultError):
         return _Row(number, None, type(outcome).__name__, str(outcome))
-    removed = ", ".join(f"{count} {name}" for name, count in outcome.counts.items()) or "nothing"
-    return _Row(number, outcome.id, outcome.state, removed)
+    return _Row(number, outcome.id, outcome.state, _removed(outcome))
+
+
+def _removed(request: ErasureRequest) -> str:
+    return ", ".join(f"{count} {name}" for name, count in request.counts.items()) or "nothing"
 
 
 def _keep(outcomes: Sequence[ErasureRequest | StepvaultError], folder: str | None) -> None:
@@ -121,7 +129,9 @@ def resume(
     vacuum: Vacuum = False,
 ) -> None:
     """Bring every unfinished erasure to its end, and try open purge steps again."""
-    done = cli.open_vault(context, journal=journal, vacuum=vacuum).erasure.resume()
+    erasure = cli.open_vault(context, journal=journal, vacuum=vacuum).erasure
+    with cli.working("erasing"):
+        done = erasure.resume()
     cli.show(context, done, ("id", "state", "counts"))
     _keep(done, receipts)
 

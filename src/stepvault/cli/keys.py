@@ -41,7 +41,9 @@ def rotate(
     """Wrap every data key anew under the primary key; payloads are not touched."""
     keys = cli.open_vault(context).keys
     if yes:
-        cli.show_one(context, keys.rotate(destroy_old=destroy_old))
+        with cli.working("wrapping keys"):
+            done = keys.rotate(destroy_old=destroy_old)
+        cli.show_one(context, done)
         return
     cli.show(context, keys.list(), ("id", "primary", "available", "retired", "wraps"))
     cli.dry_run("Nothing was rotated.")
@@ -59,4 +61,7 @@ def seal(
         cli.dry_run("Nothing was sealed. Back up the keys first: without them, nothing sealed can ever be read.")
         return
     vault = cli.open_vault(context)
-    cli.show_one(context, vault.seal() if settle is None else vault.seal(settle=settle))
+    with cli.working("sealing") as told:
+        timing = {} if settle is None else {"settle": settle}
+        done = vault.seal(report=lambda far: told(f"{far.threads} threads"), **timing)
+    cli.show_one(context, done)

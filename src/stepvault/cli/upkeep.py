@@ -40,7 +40,9 @@ def sweep(
         with cli.aside.status("giving deadlines") as status:
             count = vault.checkpointer.apply_ttl(progress=lambda count: status.update(f"{count} threads"))
         cli.aside.print(f"{count} threads got a deadline.")
-    cli.show_one(context, vault.sweep(limit=limit, seconds=seconds, dry_run=dry_run))
+    with cli.working("sweeping"):
+        report = vault.sweep(limit=limit, seconds=seconds, dry_run=dry_run)
+    cli.show_one(context, report)
 
 
 def verify(
@@ -48,7 +50,9 @@ def verify(
     thread_id: Annotated[str | None, typer.Option("--thread", help="only this thread")] = None,
 ) -> None:
     """Read every checkpoint and say what cannot be used; exit status 1 if there is something."""
-    report = cli.open_vault(context).verify(thread_id)
+    vault = cli.open_vault(context)
+    with cli.working("reading") as told:
+        report = vault.verify(thread_id, progress=lambda far: told(f"{far.threads} threads"))
     cli.show_one(context, {"threads": report.threads, "checkpoints": report.checkpoints, "problems": report.problems})
     if not report.ok:
         raise typer.Exit(1)
@@ -117,7 +121,32 @@ def schema(
 def copy(context: typer.Context, target: Annotated[str, typer.Argument(help="URL to copy to")]) -> None:
     """Copy every thread and store item to another database."""
     source = cli.open_vault(context)
-    with Vault.open(target) as into, cli.aside.status("copying"):
+    with Vault.open(target) as into, cli.working("copying"):
         threads = copy_all(source.checkpointer, into.checkpointer)
         items = copy_all(source.store, into.store)
     cli.show_one(context, {"threads": threads, "items": items})
+
+
+def backup(context: typer.Context, target: Annotated[str, typer.Argument(help="URL of an empty database")]) -> None:
+    """Copy everything to an empty database; from SQLite to sqlite:///FILE as one exact copy."""
+    vault = cli.open_vault(context)
+    with cli.working("copying"):
+        report = vault.backup(target)
+    cli.show_one(context, report)
+
+
+def stats(
+    context: typer.Context,
+    by: Annotated[str, typer.Option(help="tenant, subject, thread or status")] = "tenant",
+) -> None:
+    """Show how many threads, checkpoints and bytes each has."""
+    vault = cli.open_vault(context)
+    cli.show(context, vault.stats(by), ("name", "threads", "checkpoints", "bytes"))  # type: ignore[arg-type]
+
+
+def health(context: typer.Context) -> None:
+    """Say whether the database answers and what waits to be done; exit status 1 if it does not answer."""
+    found = cli.open_vault(context).health()
+    cli.show_one(context, found)
+    if not found.reachable:
+        raise typer.Exit(1)

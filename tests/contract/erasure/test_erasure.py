@@ -13,6 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import interrupt
 
+from stepvault import Run
 from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._inbox import Inbox
 from stepvault.erasure import verify_receipt
@@ -198,10 +199,25 @@ async def test_export_gives_everything_in_clear(database: Database) -> None:
     await filled(saver)
     store.put(("users", "ann"), "k", {"likes": "tea"})
     out = io.StringIO()
-    assert await erasure_of(saver, store=store).aexport("ann", out) == 2
+    count = await erasure_of(saver, store=store).aexport("ann", out)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert len(lines) == count
     assert lines[0]["values"] == {"a": "secret of ann" * 30}
-    assert lines[1]["value"] == {"likes": "tea"}
+    assert lines[-1]["value"] == {"likes": "tea"}
+
+
+async def test_export_tells_what_was_said_and_done_as_typed_steps(async_database: Database) -> None:
+    saver = await async_database.raw()
+    graph = StateGraph(MessagesState).add_node("n", lambda state: {"messages": [("ai", "tea it is")]})
+    graph = graph.add_edge(START, "n").compile(checkpointer=saver)
+    await graph.ainvoke({"messages": [("user", "tea, please")]}, config("hers", user_id="ann"))
+    out = io.StringIO()
+    await erasure_of(async_database.under_async_names(saver)).aexport("ann", out)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    steps = [line["step"] for line in lines if line["kind"] == "step"]
+    run = await Run.afrom_thread(saver, "hers")
+    assert steps == json.loads(run.dump_json())["steps"]
+    assert "tea, please" in json.dumps(steps)
 
 
 async def test_a_run_at_work_is_told(async_database: Database) -> None:

@@ -37,7 +37,11 @@ async def test_linked_ids_are_one_person(database: Database) -> None:
     }  # fmt: skip
     out = io.StringIO()
     await erasure.aexport("ann", out)
-    assert {json.loads(line)["kind"] for line in out.getvalue().splitlines()} == {"checkpoint", "item"}
+    assert {json.loads(line)["kind"] for line in out.getvalue().splitlines()} == {
+        "checkpoint",
+        "step",
+        "item",
+    }
     await erasure.ahold("a-17", "case 12")
     with pytest.raises(HoldError):
         await erasure.aerase("ann")

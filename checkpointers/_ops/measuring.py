@@ -1,0 +1,72 @@
+"""How much a database holds, and how it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stepvault._core.ids import text_of
+from stepvault._core.plan import Op
+from stepvault.checkpointers._ops import overview
+from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.erasing import requests
+from stepvault.checkpointers._ops.expiry import SPACE
+from stepvault.checkpointers._ops.inbox.entries import moment
+from stepvault.checkpointers._ops.overview import ThreadInfo
+from stepvault.checkpointers._ops.spaces import space
+from stepvault.errors import ConfigurationError, StorageError
+from stepvault.overview import Health, Stats, StatsBy
+
+_PAGE, _MOST = 200, 1000
+_BY = ("tenant", "subject", "thread", "status")
+
+
+def stats(scope: Scope, by: StatsBy) -> Op[list[Stats]]:
+    """Sums over threads, the largest first. Without a tenant of its own, a view sums up every tenant's."""
+    if by not in _BY:
+        raise ConfigurationError(f"by must be one of {', '.join(_BY)}, not {by!r}.")
+    sums: dict[str | None, list[int]] = {}
+    tenants = (yield from scope.core.dialect.tenants()) if by == "tenant" and not scope.tenant else [scope.tenant]
+    for tenant in tenants:
+        cursor: str | None = None
+        while True:
+            page = yield from overview.threads(replace(scope, tenant=tenant), None, _PAGE, cursor)
+            for info in page.threads:
+                for name in _names(by, text_of(tenant), info):
+                    _add(sums.setdefault(name, [0, 0, 0]), info)
+            if (cursor := page.cursor) is None:
+                break
+    found = [Stats(name, *counts) for name, counts in sums.items()]
+    return sorted(found, key=lambda one: one.bytes, reverse=True)
+
+
+def _names(by: StatsBy, tenant: str, info: ThreadInfo) -> Sequence[str | None]:
+    if by == "subject":
+        return info.subjects or (None,)
+    return ({"tenant": tenant, "thread": info.thread_id, "status": info.status}[by],)
+
+
+def _add(counts: list[int], info: ThreadInfo) -> None:
+    counts[0] += 1
+    counts[1] += info.checkpoints
+    counts[2] += info.bytes
+
+
+def health(scope: Scope, free_disk: int | None) -> Op[Health]:
+    """Whether the database answers, and what waits to be done in it."""
+    try:
+        now = yield from scope.core.dialect.now()
+        docs = yield from scope.core.dialect.docs(space(scope, SPACE), b"", b"", _MOST)
+        erasures = yield from requests.unfinished(scope)
+        unpurged = yield from requests.unpurged(scope)
+    except StorageError as exc:
+        return Health(False, type(exc).__name__, free_disk=free_disk)
+    return Health(
+        reachable=True,
+        clock=moment(now),
+        free_disk=free_disk,
+        overdue=sum(int.from_bytes(doc.key[:8], "big") <= now for doc in docs),
+        erasures=len(erasures),
+        unpurged=len(unpurged),
+        sealed=scope.core.keys is not None,
+    )

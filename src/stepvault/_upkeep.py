@@ -1,0 +1,130 @@
+"""A vault's sizes, its health, and copying it whole to an empty database."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
+
+from stepvault._core.ids import text_of
+from stepvault._core.plan import Batch, Op, Stmt
+from stepvault.checkpointers._ops import measuring, people
+from stepvault.copying import copy_all
+from stepvault.errors import ConfigurationError, StorageError
+from stepvault.overview import BackupReport, Health, Stats, StatsBy
+
+if TYPE_CHECKING:
+    from stepvault.checkpointers._shells import ExpiringSaver
+    from stepvault.vault import Vault
+
+_SQLITE = "sqlite:///"
+_PAGE = 200
+
+
+class Upkeep:
+    """What looks after a vault."""
+
+    _checkpointer: ExpiringSaver
+
+    def stats(self, by: StatsBy = "tenant") -> list[Stats]:
+        """How many threads, checkpoints and bytes each tenant, person, thread or status has, the largest first.
+
+        Looks through all threads. A view of one tenant sees its own; the vault itself sees every tenant's sum, and
+        the people, threads and statuses of the tenant `""`.
+        """
+        return self._checkpointer._run(measuring.stats(self._checkpointer._scope, by))
+
+    async def astats(self, by: StatsBy = "tenant") -> list[Stats]:
+        """Async version of `stats`."""
+        return await self._checkpointer._arun(measuring.stats(self._checkpointer._scope, by))
+
+    def health(self) -> Health:
+        """Whether the database answers, and what waits. Raises nothing if it is down."""
+        try:
+            return self._checkpointer._run(measuring.health(self._checkpointer._scope, free_disk(self._checkpointer)))
+        except StorageError as exc:
+            return Health(False, type(exc).__name__, free_disk=free_disk(self._checkpointer))
+
+    async def ahealth(self) -> Health:
+        """Async version of `health`."""
+        try:
+            return await self._checkpointer._arun(
+                measuring.health(self._checkpointer._scope, free_disk(self._checkpointer))
+            )
+        except StorageError as exc:
+            return Health(False, type(exc).__name__, free_disk=free_disk(self._checkpointer))
+
+    def backup(self, url: str) -> BackupReport:
+        """Copy this vault to an empty database; see docs/backups.md.
+
+        From SQLite to SQLite the file is copied whole while others write: tombstones, receipts, the keys in it.
+        Anything else is copied thread by thread and item by item, under the same keyring.
+
+        Raises:
+            ConfigurationError: There is something at the target.
+        """
+        return _backup(cast(Any, self), url)
+
+    async def abackup(self, url: str) -> BackupReport:
+        """Async version of `backup`, in a thread of its own."""
+        return await asyncio.to_thread(_backup, cast(Any, self), url)
+
+
+def file_of(saver: Any) -> Path | None:
+    """The file a saver keeps its data in, if it is one."""
+    path = getattr(saver._driver, "path", None)
+    return Path(path) if path and path != ":memory:" and not path.startswith("file:") else None
+
+
+def free_disk(saver: Any) -> int | None:
+    """Free bytes where the file of a saver lies."""
+    file = file_of(saver)
+    return shutil.disk_usage(file.absolute().parent).free if file is not None and file.parent.exists() else None
+
+
+def _backup(vault: Vault, url: str) -> BackupReport:
+    from stepvault.vault import Vault
+
+    saver = vault.checkpointer
+    if file_of(saver) is not None and url.startswith(_SQLITE):
+        return _copy_file(saver, Path(unquote(url[len(_SQLITE) :])))
+    with Vault.open(url, keyring=saver._core.keyring, unknown_types="raw") as target:
+        if saver._scope.tenant:
+            raise ConfigurationError("backup() copies a whole database; call it on the vault, not on a tenant's view.")
+        target.setup()
+        if len(target.threads(limit=1)) or target.store.list_namespaces(limit=1):
+            raise ConfigurationError("There is something in the database to back up to; give an empty one.")
+        names = {text_of(tenant) for tenant in saver._run(saver._core.dialect.tenants())} | {""}
+        threads = items = 0
+        for name in sorted(names):
+            source, into = (vault.for_tenant(name), target.for_tenant(name)) if name else (vault, target)
+            threads += copy_all(source.checkpointer, into.checkpointer)
+            items += copy_all(source.store, into.store)
+            _attribute(source, into)
+        return BackupReport("copied", threads, items)
+
+
+def _attribute(source: Vault, target: Vault) -> None:
+    """Say of copied threads whose they are."""
+    saver, cursor = target.checkpointer, None
+    while True:
+        page = source.threads(limit=_PAGE, cursor=cursor)
+        for info in page.threads:
+            if info.subjects:
+                saver._run(people.attribute(saver._scope, saver._scope.key(info.thread_id), info.subjects))
+        if (cursor := page.cursor) is None:
+            return
+
+
+def _copy_file(saver: Any, target: Path) -> BackupReport:
+    if target.exists():
+        raise ConfigurationError(f"{target} exists; give a backup a file of its own.")
+
+    def copy() -> Op[None]:
+        yield Batch([Stmt("VACUUM INTO ?", (str(target),))], outside=True)
+
+    saver._run(copy())
+    found = saver._run(measuring.stats(saver._scope, "tenant"))
+    return BackupReport("file", sum(one.threads for one in found))
