@@ -20,7 +20,7 @@ def opened(database: Database) -> Vault:
 
 @pytest.mark.parametrize("database", SETTINGS, indirect=True)
 async def test_sizes_health_and_backups(database: Database, tmp_path: Path) -> None:
-    with opened(database) as vault:
+    async with opened(database) as vault:
         for thread, who in (("a", ["ann"]), ("b", ["ann", "bob"]), ("c", [])):
             await put(vault.checkpointer, {"a": thread}, at=config(thread, user_id=who))
         vault.store.put(("users", "ann"), "k", {"likes": "tea"})
