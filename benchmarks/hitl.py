@@ -32,6 +32,7 @@ from stepvault.checkpointers._ops.inbox.entries import entry_of, interrupt_of, n
 BACKENDS = {"sqlite": "sqlite:///{}", "postgres": "{}", "redis": "{}"}
 NODES = 5
 PAGE = 50
+TOGETHER = 10  # questions of one thread
 
 
 class State(TypedDict, total=False):
@@ -117,19 +118,21 @@ def turns(vault: Vault, rounds: int) -> Iterator[tuple[str, int, float]]:
 
 
 def fill(vault: Vault, pending: int) -> None:
-    """Threads that wait; a few of them are one person's, a few at one node, a few decided, all spread evenly."""
-    saver, every = vault.checkpointer, max(1, pending // (PAGE + 10))
-    for number in range(pending):
-        rare = number % every
-        who = {"user_id": "ann"} if rare == 1 else {}
+    """Threads that wait, each for several answers; few are one person's, few at one node, few are decided."""
+    saver, threads = vault.checkpointer, pending // TOGETHER
+    few = -(-PAGE // TOGETHER)  # threads that a page takes
+    every = max(1, threads // (few + 1))
+    for number in range(threads):
+        kind, ids = number % every, [f"{number * TOGETHER + place:032x}" for place in range(TOGETHER)]
+        who = {"user_id": "ann"} if kind == 1 else {}
         config = {
             "configurable": {"thread_id": f"p{number}", "checkpoint_ns": "", "checkpoint_id": f"{number:032x}", **who}
         }
-        asked = [Interrupt(value={"ask": number}, id=f"{number:032x}")]
-        node = "rare" if rare == 2 else "ask"
+        asked = [Interrupt(value={"ask": id_}, id=id_) for id_ in ids]
+        node = "rare" if kind == 2 else "ask"
         saver.put_writes(config, [("__interrupt__", asked)], f"task {number}", f"~__pregel_pull, {node}")
-        if rare == 3:
-            vault.inbox.decide(asked[0].id, "yes")
+        for id_ in ids if kind == 3 else ():
+            vault.inbox.decide(id_, "yes")
 
 
 def pages(vault: Vault, pending: int, rounds: int) -> Iterator[tuple[str, int, float, float]]:

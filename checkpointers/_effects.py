@@ -33,6 +33,7 @@ _UNSET: Any = object()
 _BARRIER = 30.0  # seconds to wait for the run's checkpoint to be stored
 _POLL = 0.01
 _PLACES = 4096
+_KEPT = 64 << 10  # bytes of arguments that are shown while an effect is in doubt
 _current: ContextVar[str | None] = ContextVar("stepvault_effect_key", default=None)
 
 
@@ -154,7 +155,9 @@ class _Call:
         task_id = former_task(self.at.run, task_id)
         self.checkpoints: Mapping[str, str] = configurable.get("checkpoint_map") or {}
         self.key = ops.effect_key(task_id, name, place)
-        self.effect = ops.Effect(name, task_id, self._fingerprint(), os.urandom(16))
+        payload = self.scope.native.dumps([list(args), dict(sorted(given.items()))])
+        kept = payload if len(payload) <= _KEPT else None
+        self.effect = ops.Effect(name, task_id, self._fingerprint(), os.urandom(16), given=kept)
         self.idempotency_key = ""
         self.result: Any = None
 

@@ -42,6 +42,7 @@ class Effect:
     state: Literal["started", "done"] = "started"
     started: int = 0
     result: bytes | None = None
+    given: bytes | None = None  # its arguments, until it is done
 
 
 class Recorded(NamedTuple):
@@ -87,7 +88,7 @@ def finish(scope: Scope, at: Address, key: bytes, result: bytes) -> Op[Recorded]
     def change(present: Effect | None, now: int) -> Effect:
         if present is None:
             raise EffectInDoubtError("The record of this effect is gone: its thread was changed while it ran.")
-        return replace(present, state="done", result=result)
+        return replace(present, state="done", result=result, given=None)
 
     done: Recorded = yield from _change(scope, at, key, change, check=False)
     yield from drop_hints(scope, at.key, [key])
@@ -167,6 +168,7 @@ def in_doubt(scope: Scope) -> Op[list[EffectRecord]]:
 
 def record_of(scope: Scope, thread: ThreadKey, uid: bytes, key: bytes, effect: Effect) -> EffectRecord:
     """An effect as users see it."""
+    args, kwargs = shown(scope, effect.given) if effect.given is not None else (None, None)
     return EffectRecord(
         id=f"{key.hex()}:{text_of(thread.thread)}",
         name=effect.name,
@@ -176,6 +178,8 @@ def record_of(scope: Scope, thread: ThreadKey, uid: bytes, key: bytes, effect: E
         started_at=moment(effect.started),
         result=shown(scope, effect.result),
         key=idempotency_key(thread, uid, key),
+        args=args if args is None else tuple(args),
+        kwargs=kwargs,
     )
 
 

@@ -20,6 +20,8 @@ class EffectRecord:
         started_at: When it began, by the database's clock.
         result: What it returned, once done.
         key: A key that stays the same when it is tried again: pass it to payment APIs as idempotency key.
+        args: What the function was called with, kept while its end is not known; None: more than 64 KB, or done.
+        kwargs: Its keyword arguments, likewise.
     """
 
     id: str
@@ -30,6 +32,8 @@ class EffectRecord:
     started_at: datetime
     result: Any
     key: str
+    args: tuple[Any, ...] | None = None
+    kwargs: dict[str, Any] | None = None
 
 
 class EffectNotDone(Exception):

@@ -92,7 +92,8 @@ async def test_other_arguments_are_noticed(app: App, bank: Bank) -> None:
     await app.invoke(paying(app, bank, "A"), {"log": []})
     with pytest.raises(EffectInDoubtError, match="other arguments") as caught:
         await app.invoke(paying(app, bank, "B"), Command(resume="yes"))
-    assert (caught.value.record.name, caught.value.record.result) == ("charge", Receipt("A", 5))
+    record = caught.value.record
+    assert (record.name, record.result, record.args) == ("charge", Receipt("A", 5), None)  # of what is done: the result
     assert [order for order, _ in bank.calls] == ["A"]
 
 
@@ -113,6 +114,7 @@ async def test_an_error_in_between_is_in_doubt_until_settled(app: App, bank: Ban
     (record,) = await app.effects("in_doubt")
     assert record == caught.value.record
     assert (record.name, record.thread_id, record.state, record.key) == ("charge", "t", "started", bank.calls[0][1])
+    assert (record.args, record.kwargs) == (("A",), {"cents": 5})
     await app.effects("resolve", record.id, result=Receipt("A", 7))
     assert await app.effects("in_doubt") == []
     await app.invoke(graph, None)

@@ -29,6 +29,8 @@ from tests.contract.hitl.building import App, State, asks, built, chain, functio
 from tests.contract.hitl.test_inbox_random import LAYERS, compiled
 from tests.contract.matrix import Database
 
+pytest.importorskip("langgraph.callbacks", reason="this LangGraph tells nobody of pauses")
+
 
 @pytest.fixture
 async def app(database: Database) -> App:
