@@ -79,9 +79,7 @@ class PostgresDialect:
     # -- reading
 
     def load(self, key: ThreadKey, ns: bytes, checkpoint: bytes | None, held: Held | None) -> Op[Loaded]:
-        args = {"tenant": key.tenant, "thread": key.thread, "ns": ns, "rev": b"", "held": "{}"}
-        if held and held.pages:
-            args |= {"rev": held.rev, "held": ranges_of(held.pages)}
+        args = {"tenant": key.tenant, "thread": key.thread, "ns": ns, **_held(held)}
         if checkpoint is None:
             rows = yield from self._ask("head", **args)
         else:
@@ -134,7 +132,7 @@ class PostgresDialect:
             "tenant": query.tenant, "thread": query.thread, "ns": query.ns, "limit": Int8(query.limit),
             "below": below, "below_ns": below_ns, "below_thread": below_thread,
             "source": query.source, "step": None if query.step is None else Int8(query.step), "run": query.run,
-            "id": query.checkpoint,
+            "id": query.checkpoint, **_held(query.held),
         }  # fmt: skip
         scope = "everywhere" if query.thread is None else "in_thread" if query.ns is None else "in_namespace"
         columns = [name for name in ("source", "step", "run", "id") if args[name] is not None]
@@ -317,6 +315,13 @@ class PostgresDialect:
     def now(self) -> Op[int]:
         rows = yield from self._ask("now")
         return cast(int, rows[0][0])
+
+
+def _held(held: Held | None) -> dict[str, Any]:
+    """The pages that a reader need not be sent, if the thread stands at their revision."""
+    if held and held.pages:
+        return {"rev": held.rev, "held": ranges_of(held.pages)}
+    return {"rev": b"", "held": "{}"}
 
 
 def _distribute(loaded: Loaded, writes: list[WriteRow], chunks: list[ChunkRow]) -> None:

@@ -79,8 +79,10 @@ w AS MATERIALIZED (
         SELECT ns, checkpoint, task, k, run, created_at, refs, body FROM {write} w
         WHERE w.t = h.no AND w.ns = h.ns AND w.checkpoint = h.id OFFSET 0) w),
 r AS MATERIALIZED (
-    SELECT no, unnest(range_agg(r)) AS page
-    FROM (SELECT no, unnest(refs) AS r FROM h UNION ALL SELECT no, unnest(refs) FROM w) x GROUP BY no)
+    SELECT x.no, unnest(range_agg(r) - (
+        SELECT CASE WHEN t.rev = %(rev)s::bytea THEN %(held)s::int4multirange ELSE '{}' END
+        FROM {thread} t WHERE t.no = x.no)) AS page
+    FROM (SELECT no, unnest(refs) AS r FROM h UNION ALL SELECT no, unnest(refs) FROM w) x GROUP BY x.no)
 SELECT 0, no, step, thread, ns, id, parent, run, source, created_at, refs::text, body FROM h
 UNION ALL
 SELECT 1, no, k, NULL, ns, checkpoint, task, run, NULL, created_at, refs::text, body FROM w
