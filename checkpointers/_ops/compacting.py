@@ -68,17 +68,18 @@ def draft(scope: Scope, at: Address, asked: Compaction) -> Op[Draft]:
 
     Raises:
         ConfigurationError: There is no such thread, or its channel does not hold a list of messages.
-        ConflictError: Something is pending there: a question to a human, or a step that was not finished.
+        ConflictError: Something is pending there: a question to a human, a pause, or a step that was not finished.
     """
     scope = yield from _as_stored(scope, at)
     found = yield from get_tuple(scope, at)
     thread = text_of(at.key.thread)
     if found is None:
         raise ConfigurationError(f"There is no thread {thread!r} to compact.")
-    if found.pending_writes:
+    state = State.unpack((yield from _extents(scope, at)))
+    if found.pending_writes or (state.paused and state.pending):
         raise ConflictError(
-            f"Thread {thread!r} has a question to a human or an unfinished step at its head, which a new checkpoint "
-            "would lose; nothing was changed. Let a run finish it, then compact."
+            f"Thread {thread!r} has a question to a human, a pause or an unfinished step at its head, which a new "
+            "checkpoint would lose; nothing was changed. Let a run finish it, then compact."
         )
     key = asked.messages_key
     messages = found.checkpoint["channel_values"].get(key)

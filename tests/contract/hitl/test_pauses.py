@@ -20,6 +20,7 @@ from stepvault.errors import (
     AlreadyDecidedError,
     AnswerInvalidError,
     ConfigurationError,
+    ConflictError,
     DeadlinePassedError,
     HeadMovedError,
     SupersededError,
@@ -270,6 +271,14 @@ async def test_copies_deadlines_and_steps(app: App) -> None:
     if app.sync:
         steps = await asyncio.to_thread(Run.from_thread, app.saver, "t")
         assert [(s.interrupt_id, s.value) for s in steps.steps if s.kind == "interrupt"] == [(pause.id, None)]
+
+
+async def test_a_paused_thread_is_not_compacted(app: App) -> None:
+    graph = SHAPES["chain"](app.saver)
+    await run(app, graph, {"log": []}, before=["b"])
+    with pytest.raises(ConflictError, match="pause"):
+        await app.call(app.saver, "compact_thread", "t", keep_messages=1)
+    assert await agrees(app, graph) == ("b",)
 
 
 async def test_one_tenant_does_not_hear_of_another(app: App) -> None:
