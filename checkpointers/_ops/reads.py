@@ -218,6 +218,22 @@ def heal(scope: Scope) -> Op[None]:
         after = docs[-1].key
 
 
+def drop_pins(scope: Scope, is_gone: Callable[[Sequence[str]], bool]) -> Op[None]:
+    """Drop the pins of items whose namespaces are gone, which name them."""
+    if scope.core.wired.store is None:
+        return
+    after = b""
+    while True:
+        docs = yield from scope.core.dialect.docs(space(scope, PINS), b"", after, _PAGE)
+        gone = [doc.key for doc in docs if is_gone(_named(ormsgpack.unpackb(doc.body)[2:])[0])]
+        if gone:
+            changes = [DocChange(key, None, b"") for key in gone]
+            yield from scope.core.dialect.write_docs(space(scope, PINS), changes)
+        if len(docs) < _PAGE:
+            return
+        after = docs[-1].key
+
+
 def _heal(scope: Scope, beside: Beside, doc: Doc) -> Op[None]:
     thread, at, *spelled = ormsgpack.unpackb(doc.body)
     if at + _GRACE > (yield from db_now(scope.core)):

@@ -124,6 +124,10 @@ class Items:
             return any(map(theirs, namespace if owner is None else namespace[2:]))
         return any(theirs(subject) for pattern in self._patterns for subject in _named_by(pattern, namespace))
 
+    def holds(self, namespace: Sequence[str], theirs: Theirs) -> bool:
+        """Whether a namespace is the person's."""
+        return self._is_theirs(tuple(namespace), theirs)
+
     def _search(self, namespace: tuple[str, ...], offset: int) -> Op[list[Any]]:
         found = yield from self._call("search", namespace, limit=_PAGE, offset=offset)
         return list(found)

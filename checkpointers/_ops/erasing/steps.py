@@ -14,7 +14,7 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Call, Op
 from stepvault._core.rows import DocChange, Elements, Guard, Note
 from stepvault._core.state import State
-from stepvault.checkpointers._ops import people
+from stepvault.checkpointers._ops import people, reads
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.erasing import planning, receipts, requests
 from stepvault.checkpointers._ops.erasing.anonymising import Fields, Person, anonymise
@@ -150,6 +150,7 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
             yield from _count(scope, eraser, current, counts)
         yield from _count(scope, eraser, current, {"decisions": (yield from _forget_decisions(scope, mark))})
     items = yield from eraser.items.delete(theirs(scope, current))
+    yield from reads.drop_pins(scope, lambda namespace: eraser.items.holds(namespace, theirs(scope, current)))
     yield from _count(scope, eraser, current, {"items": items})
     return (yield from _moved(scope, current, "deleted"))
 

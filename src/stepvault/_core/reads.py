@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from stepvault._core.knowledge import ThreadKey
 
-_THREADS = 4096
 _ITEMS = 1000  # of one thread between two of its writes; whoever reads more has no use for their names
+_ALL = 100_000  # of threads that write nothing, as when a graph has another saver
 
 
 class Read(NamedTuple):
@@ -41,6 +41,7 @@ class Reads:
 
     def __init__(self) -> None:
         self._reads: OrderedDict[ThreadKey, dict[Read, None]] = OrderedDict()
+        self._count = 0
         self._lock = threading.Lock()
 
     def renew(self) -> None:
@@ -52,15 +53,19 @@ class Reads:
         with self._lock:
             known = self._reads.setdefault(key, {})
             self._reads.move_to_end(key)
+            before = len(known)
             for read in reads:
                 if len(known) < _ITEMS:
                     known[read] = None
-            if len(self._reads) > _THREADS:
-                self._reads.popitem(last=False)
+            self._count += len(known) - before
+            while self._count > _ALL:
+                self._count -= len(self._reads.popitem(last=False)[1])
 
     def take(self, key: ThreadKey) -> list[Read]:
         """What was read since the last write; whoever takes it notes it, or gives it back with `add`."""
         if key not in self._reads:
             return []
         with self._lock:
-            return list(self._reads.pop(key, ()))
+            taken = self._reads.pop(key, {})
+            self._count -= len(taken)
+            return list(taken)

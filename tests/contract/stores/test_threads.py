@@ -13,6 +13,7 @@ from langgraph.types import Command, interrupt
 
 from stepvault import Vault
 from stepvault.checkpointers._ops import reads
+from stepvault.checkpointers._ops.spaces import space
 from stepvault.errors import ThreadGoneError
 from stepvault.stores._ops import threads
 from tests.contract.building import config, put
@@ -88,6 +89,7 @@ async def test_what_was_read_outlives_the_question(at: Under) -> None:
     for thread_id in ("one", "two", "three"):
         assert "__interrupt__" in await at.invoke(node, HELLO, config(thread_id))
     await at.saver.acopy_thread("three", "copy")
+    assert len(await pins(at)) == 4
     await asyncio.sleep(PAST)
     await at.named(at.vault).asweep()
     assert await at.store.aget(ITEM, "unread") is None
@@ -102,6 +104,21 @@ async def test_what_was_read_outlives_the_question(at: Under) -> None:
     assert await at.store.aget(ITEM, "fact", refresh_ttl=False) is not None  # with its full time
     await asyncio.sleep(PAST)
     assert await at.store.asearch(ITEM) == []
+    assert not await pins(at)
+
+
+async def pins(at: Under) -> list[Any]:
+    saver = at.vault.checkpointer
+    op = saver._core.dialect.docs(space(saver._scope, reads.PINS), b"", b"", 100)
+    return await saver._arun(op)  # type: ignore[no-any-return]
+
+
+async def test_erasing_a_person_leaves_no_pin_that_names_their_items(at: Under) -> None:
+    await at.invoke(asks if at.mode == "sync" else aasks, HELLO, config("of-bob", user_id="bob"))
+    assert await pins(at)
+    await at.named(at.vault.erasure).aerase("ann")
+    assert not await pins(at)
+    assert await at.store.asearch(()) == []
 
 
 async def test_lineage_shows_what_changed_since(at: Under) -> None:
