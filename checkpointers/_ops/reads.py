@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import ormsgpack
@@ -55,14 +55,15 @@ class Beside(Protocol):
 
 @dataclass(slots=True)
 class Along:
-    """What a write takes along: notes of what was read; whether it ended the thread's waiting."""
+    """What a write takes along: notes of what was read. Then: whether the thread waits, or has just ended waiting."""
 
     notes: Sequence[Note] = ()
-    settled: bool = field(default=False)
+    waits: bool = False
+    settled: bool = False
 
     def moved(self, before: State, after: State) -> None:
         """Note what a stored write made of the thread's state."""
-        self.settled = bool(before.pending and not after.pending)
+        self.waits, self.settled = bool(after.pending), bool(before.pending and not after.pending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +93,15 @@ def along(scope: Scope, at: Address, by: str, write: Callable[[Along], Op[T]]) -
     try:
         carried = Along((yield from _notes(scope, taken, by)))
         if by == ASKED:
-            yield from _pin(scope, beside, at.key, taken)
+            yield from _pin(scope, beside, at.key)
         result = yield from write(carried)
     except BaseException:
         reads.add(at.key, taken)
         raise
+    finally:
+        reads.noted(at.key, taken)
+    if carried.waits and by != ASKED:  # a task beside the one that asks
+        yield from pin(scope, beside, at.key, [read.name for read in taken if read.mortal])
     if carried.settled:
         yield from _release(scope, beside, at.key, _mortal((yield from noted(scope, at.key))))
     return result
@@ -146,8 +151,9 @@ def _mortal(notes: Iterable[Noted]) -> list[Name]:
 # -- pins
 
 
-def _pin(scope: Scope, beside: Beside, key: ThreadKey, taken: list[Read]) -> Op[None]:
-    names = [read.name for read in taken if read.mortal]
+def _pin(scope: Scope, beside: Beside, key: ThreadKey) -> Op[None]:
+    """Pin what the thread has read: first what is being stored, then what is, so that nothing falls in between."""
+    names = [read.name for read in scope.core.wired.reads.under_way(key) if read.mortal]
     yield from pin(scope, beside, key, [*names, *_mortal((yield from noted(scope, key)))])
 
 
@@ -252,7 +258,7 @@ def forget(scope: Scope, key: ThreadKey, notes: Iterable[Note] = (), before: int
     beside = scope.core.wired.store
     if beside is None:
         return
-    scope.core.wired.reads.take(key)
+    scope.core.wired.reads.noted(key, scope.core.wired.reads.take(key))
     yield from beside.forget(scope.tenant, text_of(key.thread), before)
     yield from _release(scope, beside, key, _mortal(read_of(notes)))
 
@@ -264,7 +270,7 @@ def pin_copy(scope: Scope, key: ThreadKey) -> Op[None]:
         return
     ((row, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
     if row is not None and State.unpack(row.extents).pending:
-        yield from _pin(scope, beside, key, [])
+        yield from _pin(scope, beside, key)
 
 
 def trim(scope: Scope, key: ThreadKey, checkpoints: Iterable[str]) -> Op[None]:

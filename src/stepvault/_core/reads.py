@@ -42,6 +42,7 @@ class Reads:
     def __init__(self) -> None:
         self._reads: OrderedDict[ThreadKey, dict[Read, None]] = OrderedDict()
         self._count = 0
+        self._flying: dict[ThreadKey, list[list[Read]]] = {}
         self._lock = threading.Lock()
 
     def renew(self) -> None:
@@ -62,10 +63,29 @@ class Reads:
                 self._count -= len(self._reads.popitem(last=False)[1])
 
     def take(self, key: ThreadKey) -> list[Read]:
-        """What was read since the last write; whoever takes it notes it, or gives it back with `add`."""
+        """What was read since the last write; whoever takes it says when it is `noted`, or gives it back with `add`."""
         if key not in self._reads:
             return []
         with self._lock:
-            taken = self._reads.pop(key, {})
-            self._count -= len(taken)
-            return list(taken)
+            found = self._reads.pop(key, {})
+            self._count -= len(found)
+            taken = list(found)
+            if taken:
+                self._flying.setdefault(key, []).append(taken)
+            return taken
+
+    def noted(self, key: ThreadKey, taken: list[Read]) -> None:
+        """What was taken is stored, or given back."""
+        if not taken:
+            return
+        with self._lock:
+            left = [other for other in self._flying.get(key, ()) if other is not taken]
+            if left:
+                self._flying[key] = left
+            else:
+                self._flying.pop(key, None)
+
+    def under_way(self, key: ThreadKey) -> list[Read]:
+        """What other writes of the thread have taken, and have perhaps not stored yet."""
+        with self._lock:
+            return [read for taken in self._flying.get(key, ()) for read in taken]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -219,3 +220,26 @@ async def test_a_sweep_tidies_up_after_killed_workers(at: Under, monkeypatch: py
     assert [item.namespace for item in await at.store.asearch(("thread_scope",))] == [at.scope("t")]
     await asyncio.sleep(PAST)
     assert await at.store.aget(ITEM, "k") is None
+
+
+async def test_what_a_task_beside_the_question_reads_is_kept_too(at: Under) -> None:
+    def ask(state: MessagesState) -> Any:
+        return {"messages": [("ai", interrupt("may I?"))]}
+
+    def beside(state: MessagesState, *, store: BaseStore) -> Any:
+        time.sleep(0.3)
+        store.put(ITEM, "late", {"n": 1}, ttl=SHORT)
+        assert store.get(ITEM, "late")
+
+    async def abeside(state: MessagesState, *, store: BaseStore) -> Any:
+        await asyncio.sleep(0.3)
+        await store.aput(ITEM, "late", {"n": 1}, ttl=SHORT)
+        assert await store.aget(ITEM, "late")
+
+    graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask").add_edge(START, "beside")
+    app = graph.add_node("beside", beside if at.mode == "sync" else abeside).compile(
+        checkpointer=at.vault.checkpointer, store=at.vault.store
+    )
+    await (asyncio.to_thread(app.invoke, HELLO, config("t")) if at.mode == "sync" else app.ainvoke(HELLO, config("t")))
+    await asyncio.sleep(PAST)
+    assert await at.store.aget(ITEM, "late") is not None
