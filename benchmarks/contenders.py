@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.backends import Place
 from benchmarks.limits import postgres_limit, redis_limit, sqlite_limit
 
-Open = Callable[[Place], AbstractContextManager[Any]]
+Open = Callable[..., AbstractContextManager[Any]]  # ours takes options too
 AsyncOpen = Callable[[Place], AbstractAsyncContextManager[Any]]
 
 EVERYTHING = frozenset(("chat", "raw", "async", "manage"))
@@ -65,7 +65,13 @@ def _our_class(backend: str) -> Any:
 
 def _our_entries(backend: str) -> list[Contender]:
     return [
-        Contender("ours", backend, lambda place: _ours(place, backend), lambda place: _ours_async(place, backend)),
+        Contender(
+            "ours",
+            backend,
+            lambda place, **options: _ours(place, backend, **options),
+            lambda place: _ours_async(place, backend),
+            EVERYTHING | {"ttl"},
+        ),
         Contender(
             "uncompressed",
             backend,

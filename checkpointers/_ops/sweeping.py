@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
-from stepvault._core.rows import DocChange
+from stepvault._core.rows import DocChange, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import reads, retention
 from stepvault.checkpointers._ops.context import Address, Scope
@@ -81,48 +81,49 @@ def _sweep_expired(scope: Scope, limit: int | None, ends: float, *, dry_run: boo
         now = yield from core.dialect.now()
         docs = yield from core.dialect.docs(space(scope, SPACE), b"", after, _PAGE)
         due = [doc for doc in docs if int.from_bytes(doc.key[:8], "big") <= now]
-        for doc in due:
+        keys = [ThreadKey(scope.tenant, doc.body) for doc in due]
+        found = yield from core.dialect.notes_at([(key, b"") for key in keys])
+        seen: list[bytes] = []
+        for doc, key, (thread, _) in zip(due, keys, found, strict=True):
             more = core.monotonic() >= ends or (limit is not None and removed >= limit)
             if more:
                 break
             after = doc.key
-            gone = yield from _sweep_one(scope, ThreadKey(scope.tenant, doc.body), doc.key, now, dry_run)
+            looked, gone = yield from _sweep_one(scope, key, thread, now, dry_run)
+            if looked:
+                seen.append(doc.key)
             if gone is None:
                 kept += 1
-                continue
-            removed += 1
-            checkpoints += gone
+            else:
+                removed += 1
+                checkpoints += gone
+        if seen:
+            yield from core.dialect.write_docs(space(scope, SPACE), [DocChange(doc, None, b"") for doc in seen])
         if len(due) < _PAGE:
             break
     return SweepReport(removed, checkpoints, kept, timedelta(0), more)
 
 
-def _sweep_one(scope: Scope, key: ThreadKey, doc: bytes, now: int, dry_run: bool) -> Op[int | None]:
-    """Remove a thread if its time is over: its checkpoints, or None if it stays."""
+def _sweep_one(
+    scope: Scope, key: ThreadKey, thread: ThreadRow | None, now: int, dry_run: bool
+) -> Op[tuple[bool, int | None]]:
+    """Remove a thread if its time is over.
+
+    Returns whether what led here has served, and how many checkpoints went (None: the thread stays).
+    """
     core = scope.core
-    loaded = yield from core.dialect.load(key, b"", b"\x00", None)
-    if loaded.thread is None:
+    if thread is None:
         if not dry_run:  # whoever removed it may have been killed before its memory
             yield from reads.forget(scope, key)
-            yield from _unwatch(scope, doc)
-        return None
-    state = State.unpack(loaded.thread.extents)
+        return not dry_run, None
+    state = State.unpack(thread.extents)
     pinned = state.pending and core.ttl.pin_interrupted
     if state.expires_at is None or state.expires_at > now or pinned:
-        if not dry_run:
-            if state.expires_at is not None:
-                yield from watch(scope, key, max(state.expires_at, now + MINUTE if pinned else 0))
-            yield from _unwatch(scope, doc)
-        return None
+        if not dry_run and state.expires_at is not None:
+            yield from watch(scope, key, max(state.expires_at, now + MINUTE if pinned else 0))
+        return not dry_run, None
     if dry_run:
         skeleton = yield from core.dialect.skeleton(key)
-        return len(skeleton.checkpoints) if skeleton else 0
-    removed = yield from keeping.delete(scope, key, loaded.thread.rev)
-    if removed is None:
-        return None  # active at this very moment: the next sweep looks again
-    yield from _unwatch(scope, doc)
-    return removed
-
-
-def _unwatch(scope: Scope, doc: bytes) -> Op[None]:
-    yield from scope.core.dialect.write_docs(space(scope, SPACE), [DocChange(doc, None, b"")])
+        return False, len(skeleton.checkpoints) if skeleton else 0
+    removed = yield from keeping.delete(scope, key, thread.rev)
+    return removed is not None, removed  # active at this very moment: the next sweep looks again
