@@ -24,10 +24,15 @@ def lifetime(contender: Contender, place: Place, quick: bool) -> dict[str, float
         for thread in range(threads):
             _take_turns(savers, thread, count, puts, gets)
         numbers = {
-            "put": statistics.median(puts["ttl"]) / statistics.median(puts["plain"]),
-            "get": statistics.median(gets["ttl"]) / statistics.median(gets["plain"]),
+            "put": _pairwise(puts["ttl"], puts["plain"]),
+            "get": _pairwise(gets["ttl"], gets["plain"]),
         }
-        return numbers | _sweep(mortal, place, contender.backend, 100 if quick else 400)
+        return numbers | _sweep(mortal, place, contender.backend, 60 if quick else 400)
+
+
+def _pairwise(times: list[float], others: list[float]) -> float:
+    """The median ratio of calls that were made one after the other, so that noise meets both alike."""
+    return statistics.median(one / other for one, other in zip(times, others, strict=True))
 
 
 def _take_turns(savers: Any, thread: int, count: int, puts: Any, gets: Any) -> None:
