@@ -2,11 +2,13 @@
 
 LangGraph hands one control object through a whole run, subgraphs included. It has no weak references, so a
 bounded number of them is held; a run that fell out is simply not checked. This module is the only one that knows
-where that object is (langgraph 1.x: `configurable["__pregel_runtime"].control`).
+where that object is (langgraph 1.2: `configurable["__pregel_runtime"].control`).
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 
 from stepvault._core.knowledge import ThreadKey
 
+logger = logging.getLogger("stepvault")
 _RUNS = 4096
 
 
@@ -74,7 +77,18 @@ def is_bound(configurable: Mapping[str, Any]) -> bool:
 
 def control_of(configurable: Mapping[str, Any]) -> Any:
     """The control object of the run a call belongs to, or None."""
-    return getattr(configurable.get("__pregel_runtime"), "control", None)
+    runtime = configurable.get("__pregel_runtime")
+    if runtime is not None and not hasattr(runtime, "control"):
+        _say_what_is_off()
+    return getattr(runtime, "control", None)
+
+
+@functools.cache
+def _say_what_is_off() -> None:
+    logger.warning(
+        "This LangGraph does not say which run a call belongs to (1.2 and newer do): threads that are deleted under a "
+        "run, heads that another run has moved and used answers go unnoticed. Leases work."
+    )
 
 
 class Runs:
