@@ -12,7 +12,7 @@ import ormsgpack
 from stepvault._core.ids import text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Call, Op
-from stepvault._core.rows import DocChange, Elements, Guard, Note
+from stepvault._core.rows import DocChange, Elements, Guard, Note, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import people, reads
 from stepvault.checkpointers._ops.context import Address, Scope
@@ -142,8 +142,9 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
             if not hints:
                 break
             counts = {"threads": 0, "checkpoints": 0, "shared": 0, "anonymised": 0, "items": 0}
-            for key in hints.values():
-                for name, count in (yield from _delete_thread(scope, eraser, current, mark, key)).items():
+            rows = yield from scope.core.dialect.notes_at([(key, b"") for key in hints.values()])
+            for key, (row, _) in zip(hints.values(), rows, strict=True):
+                for name, count in (yield from _delete_thread(scope, eraser, current, mark, key, row)).items():
                     counts[name] += count
             gone = [DocChange(place, None, b"") for place in hints]
             yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), gone)
@@ -178,34 +179,40 @@ def _count(scope: Scope, eraser: Eraser, current: Request, more: dict[str, int])
         eraser.progress((yield from requests.change(scope, current.id, alter)))
 
 
-def _delete_thread(scope: Scope, eraser: Eraser, current: Request, mark: bytes, key: ThreadKey) -> Op[dict[str, int]]:
-    """Remove a thread and its memory, or the person from one that stays; close one that is about to be made."""
+def _delete_thread(
+    scope: Scope, eraser: Eraser, current: Request, mark: bytes, key: ThreadKey, row: ThreadRow | None
+) -> Op[dict[str, int]]:
+    """Remove a thread and its memory, or the person from one that stays; close one that is about to be made.
+
+    `row` is the thread as it was read together with others; the hint that led here is dropped with theirs.
+    """
     items = 0
     while True:
-        loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
-        if loaded.thread is None:
+        thread = row or (yield from scope.core.dialect.load(key, b"", b"\x00", None)).thread
+        row = None
+        if thread is None:
             if (yield from shut(scope, key, None)):
                 return {}
             continue
-        state = State.unpack(loaded.thread.extents)
+        state = State.unpack(thread.extents)
         if mark not in state.subjects:
-            if (yield from shut(scope, key, loaded.thread)):
+            if (yield from shut(scope, key, thread)):
                 return {}
             continue
         choice = current.own if set(state.subjects) <= set(current.tokens) else current.shared
         if choice == "keep":
             yield from decisions.drop_subjects(scope, key, current.tokens)
-            if (yield from _unlink(scope, current, key, loaded.thread, state)):
+            if (yield from _unlink(scope, current, key, thread, state)):
                 return {"shared": 1}
             continue
         if choice == "anonymise":
             items += yield from eraser.items.delete_scope(text_of(key.thread))
             person = Person(current.subjects, current.tokens)
-            if (yield from anonymise(scope, key, loaded.thread, person, eraser.fields)):
+            if (yield from anonymise(scope, key, thread, person, eraser.fields)):
                 return {"anonymised": 1, "items": items}
             continue
         items += yield from eraser.items.delete_scope(text_of(key.thread))
-        removed = yield from keeping.delete(scope, key, loaded.thread.rev)
+        removed = yield from keeping.delete(scope, key, thread.rev, led_by=mark)
         if removed is not None:
             return {"threads": 1, "checkpoints": removed, "items": items}
 

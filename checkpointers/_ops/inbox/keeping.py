@@ -22,10 +22,11 @@ def _noted(scope: Scope, notes: Sequence[Note]) -> tuple[list[Entry], list[bytes
     return entries, [note.key for note in notes if note.key[:1] == effect_hints.PREFIX]
 
 
-def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None) -> Op[int | None]:
+def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None, *, led_by: bytes = b"") -> Op[int | None]:
     """Remove a thread, its memory and whatever leads to it, see `Dialect.delete`.
 
-    Hints left by a crash are dropped by readers; memory left by one goes when this is repeated, or is swept.
+    The caller drops the hint of the person `led_by`, by which it came here. Hints left by a crash are dropped by
+    readers; memory left by one goes when this is repeated, or is swept.
     """
     removed = yield from scope.core.dialect.delete(key, rev)
     if removed is None:
@@ -35,6 +36,7 @@ def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None) -> Op[int | N
     yield from index.forget(scope, key, [(entry, None) for entry in entries])
     yield from effect_hints.drop_hints(scope, key, effects)
     people = [note.key[1:] for note in removed.notes if note.key[:1] == subjects.PREFIX]
+    people = [mark for mark in people if mark != led_by]
     yield from subjects.forget(scope, key, people, [(entry.by, entry.id) for entry in entries if entry.by])
     yield from reads.forget(scope, key, removed.notes)
     return removed.checkpoints
