@@ -138,9 +138,9 @@ def _read(scope: Scope, body: bytes) -> Effect:
 
 
 def without(scope: Scope, note: Note, scrubber: Scrubber) -> Note:
-    """An effect's note without a person."""
+    """An effect's note without a person; what it was called with goes whole, as arguments have no names."""
     assert note.body is not None
-    effect = _read(scope, note.body)
+    effect = replace(_read(scope, note.body), given=None)
     if effect.result is not None:
         effect = replace(effect, result=scrubber.payload(effect.result, ("__effect__",)))
     return Note(note.key, _pack(scope, effect))

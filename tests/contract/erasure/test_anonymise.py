@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
+from stepvault import Vault
 from stepvault.checkpointers._inbox import Inbox
 from stepvault.errors import SubjectErasedError, ThreadGoneError
 from tests.contract.building import config, put, whole
@@ -161,3 +162,20 @@ async def test_what_takes_a_fields_place_can_be_said(database: Database) -> None
     await put(saver, {"m": Customer("Ann", 40)}, at=config("hers", user_id="ann"))
     await erasure_of(saver, personal_fields={"name": "Nobody", "age": 18}).aanonymise("ann")
     assert (await whole(saver, "hers"))[0].checkpoint["channel_values"]["m"] == Customer("Nobody", 18)
+
+
+def test_recorded_effects_lose_the_person() -> None:
+    with Vault.open("memory://", personal_fields=["email"]) as vault:
+
+        def pay(state: MessagesState) -> Any:
+            vault.effects.once("mail", lambda to: {"email": to, "ok": 1}, "secretperson")
+            with pytest.raises(ZeroDivisionError):
+                vault.effects.once("broken", lambda to: 1 / 0, "secretperson")
+            return {"messages": [("ai", "x")]}
+
+        graph = StateGraph(MessagesState).add_node("pay", pay).add_edge(START, "pay").compile(vault.checkpointer)
+        graph.invoke({"messages": [("user", "secretperson")]}, config("hers", user_id="ann"))
+        vault.erasure.anonymise("ann")
+        (doubtful,) = vault.effects.in_doubt()
+        assert (doubtful.name, doubtful.args, doubtful.kwargs) == ("broken", None, None)
+        assert b"secretperson" not in vault.checkpointer._driver.connection().serialize()
