@@ -232,9 +232,7 @@ class BaseSaver(BaseCheckpointSaver[str]):
             ValueNotSerializableError: Names channel, path and type; nothing was stored.
             StorageFullError, StorageUnavailableError: Nothing of it was stored.
         """
-        at = address_of(self._scope, config)
-        op = put.put(self._scope, at, config, checkpoint, metadata, new_versions)
-        return self._run(sweeping.trimmed(self._scope, at, op))
+        return self._run(self._put(config, checkpoint, metadata, new_versions))
 
     async def aput(
         self,
@@ -244,9 +242,18 @@ class BaseSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Async version of `put`."""
+        return await self._arun(self._put(config, checkpoint, metadata, new_versions))
+
+    def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> Op[RunnableConfig]:
         at = address_of(self._scope, config)
         op = put.put(self._scope, at, config, checkpoint, metadata, new_versions)
-        return await self._arun(sweeping.trimmed(self._scope, at, op))
+        return op if self._core.retention is None else sweeping.trimmed(self._scope, at, op)
 
     def put_writes(
         self,

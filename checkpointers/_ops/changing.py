@@ -31,4 +31,4 @@ def change_state(scope: Scope, at: Address, change: Callable[[State], Op[State]]
         settle(at, known, view, guard, stored[0], after, encoder_for(scope, view, 0))
         return True
 
-    return (yield from store(scope, at, attempt, lambda view: False, None, check=False))
+    return (yield from store(scope, at, known, attempt, lambda view: False, None, check=False))

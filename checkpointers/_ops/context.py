@@ -154,13 +154,13 @@ def address_of(scope: Scope, config: Mapping[str, Any] | None) -> Address:
         IdentifierError: An id is of a kind that cannot be stored.
     """
     configurable = (config or {}).get("configurable")
-    if not isinstance(configurable, Mapping) or "thread_id" not in configurable:
+    if (type(configurable) is not dict and not isinstance(configurable, Mapping)) or "thread_id" not in configurable:
         raise ConfigurationError('The config names no thread; pass {"configurable": {"thread_id": ...}}.')
     assert config is not None
     checkpoint_id = configurable.get("checkpoint_id")
     return Address(
         key=scope.key(configurable["thread_id"]),
-        ns=text_key("checkpoint_ns", configurable.get("checkpoint_ns") or ""),
+        ns=text_key("checkpoint_ns", ns) if (ns := configurable.get("checkpoint_ns")) else b"",
         checkpoint=id_key("checkpoint_id", checkpoint_id) if checkpoint_id else None,
         run=scope.core.runs.of(config),
         lease=lease.encode() if isinstance(lease := configurable.get(LEASE_TOKEN), str) else None,
@@ -174,15 +174,15 @@ def address_of(scope: Scope, config: Mapping[str, Any] | None) -> Address:
 
 def _subjects(configurable: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
     """The people a config names, under any of the subject keys; one id or several under each."""
+    values = [value for key in keys if (value := configurable.get(key)) is not None]
+    if not values:
+        return ()
     found: list[str] = []
-    for key in keys:
-        value = configurable.get(key)
-        if value is None:
-            continue
+    for value in values:
         for subject in value if isinstance(value, (list, tuple, set, frozenset)) else (value,):
             if isinstance(subject, (str, int)) and not isinstance(subject, bool) and subject != "":
                 found.append(str(subject))
-    return tuple(dict.fromkeys(found)) if found else ()
+    return tuple(dict.fromkeys(found))
 
 
 def config_of(key: ThreadKey, ns: bytes, checkpoint_id: str) -> RunnableConfig:

@@ -124,7 +124,7 @@ def _change(scope: Scope, at: Address, key: bytes, change: Change, *, check: boo
         settle(at, known, view, guard, stored[0], state, encoder_for(scope, view, 0))
         return Recorded(effect, view.uid)  # type: ignore[arg-type]
 
-    return (yield from store(scope, at, attempt, lambda view: False, None, check=check))
+    return (yield from store(scope, at, known, attempt, lambda view: False, None, check=check))
 
 
 def _pack(scope: Scope, effect: Effect | None) -> bytes | None:

@@ -32,11 +32,13 @@ T = TypeVar("T")
 _ATTEMPTS = 64  # only a backend without locks ever needs more than three
 _LOCK_AFTER = 2
 _REPEATS = 2  # after a lost connection
+_NO_ELEMENTS = Elements()
 
 
 def store(
     scope: Scope,
     at: Address,
+    known: Known,
     attempt: Callable[[View | None], Op[T | None]],
     needs: Callable[[View], bool],
     base: bytes | None,
@@ -48,6 +50,7 @@ def store(
     Args:
         scope: The saver's view.
         at: Where to write.
+        known: What is known of its thread.
         attempt: Encodes the write against a view (None: the thread does not exist) and stores it; None if refused.
         needs: Whether the write must load `base` although a view is known.
         base: The checkpoint whose elements and forms the write most likely shares.
@@ -58,8 +61,7 @@ def store(
         ThreadGoneError: The run loaded a generation of this thread that is gone.
         ConflictError: Other writers were always first.
     """
-    known = scope.core.knowledge.of(at.key)
-    entered = yield Acquire(known.gate)
+    entered = known.gate.try_acquire() or (yield Acquire(known.gate))
     known.busy += 1
     repeats = 0
     expired: list[int] = []
@@ -122,12 +124,13 @@ def _once(
             f"Thread {text_of(at.key.thread)!r} was deleted, erased, anonymised or expired while this run was at work; "
             "nothing was stored. Start a new run."
         )
-    if view is not None and expected != view.generation and (yield from is_expired(scope.core, view.state)):
+    mortal = view is not None and view.state.expires_at is not None and expected != view.generation
+    if view is not None and mortal and (yield from is_expired(scope.core, view.state)):
         if (yield from keeping.delete(scope, at.key, view.rev)) is None:
             return None
         expired.append(view.state.expires_at or 0)
         known.view = view = None
-    if check:
+    if check and permits.is_restricted(at, view):
         yield from permits.may_write(scope, at, view)
     return (yield from attempt(view))
 
@@ -146,15 +149,16 @@ def state_of(view: View | None) -> State:
 
 def guard_for(scope: Scope, at: Address, view: View | None, state: State) -> Guard:
     """What the write relies on; a fresh revision and, for a new thread, a fresh generation."""
-    thread = ThreadRow(view.no, view.uid, view.rev, b"") if view else None
-    uid = view.uid if view else new_uid()
-    return Guard(at.key, thread, uid, scope.core.random(8), state.pack())
+    rev, packed = scope.core.random(8), state.pack()
+    if view is None:
+        return Guard(at.key, None, new_uid(), rev, packed)
+    return Guard(at.key, ThreadRow(view.no, view.uid, view.rev, b""), view.uid, rev, packed)
 
 
 def elements_for(scope: Scope, view: View | None, encoder: Encoder) -> Elements:
     """Rows of the new elements; a page that they close is packed into one row with its older elements."""
     if not encoder.elements:
-        return Elements()
+        return _NO_ELEMENTS
     rows = pack_rows(encoder.elements, scope.core.codec)
     pages = closed_pages(rows)
     return _repacked(scope, view, encoder, rows, pages) if pages else Elements(rows)
@@ -185,7 +189,8 @@ def settle(
     if view is None:
         view = View(no, guard.uid, guard.rev, state)
     view.rev, view.state = guard.rev, state
-    view.add(encoder.new, encoder.elements)
+    if encoder.elements:
+        view.add(encoder.new, encoder.elements)
     known.view = view
     if at.run is not None:
         at.run.note(at.key, view.generation)

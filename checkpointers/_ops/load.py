@@ -29,18 +29,23 @@ from stepvault.checkpointers._ops.expiry import is_expired
 from stepvault.errors import PayloadError
 
 
-def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
+def get_tuple(scope: Scope, at: Address, known: Known | None = None) -> Op[CheckpointTuple | None]:
     """One checkpoint with its pending writes; None if there is none."""
-    known = scope.core.knowledge.of(at.key)
-    space = yield from evolution.stored_space(scope, at)
-    at = evolution.stored_at(at, space)
-    checkpoint = at.checkpoint or (yield from answers.begins_again(scope, at))
+    known = known or scope.core.knowledge.of(at.key)
+    evolves = scope.core.evolution
+    if evolves:
+        space = yield from evolution.stored_space(scope, at)
+        at = evolution.stored_at(at, space)
+    checkpoint = at.checkpoint
+    if checkpoint is None and at.run is not None:
+        checkpoint = yield from answers.begins_again(scope, at)
     loaded, elements, view = yield from read(scope, known, at.key, at.ns, checkpoint)
     state = _state_of(loaded.thread, view) if loaded.thread else State()
-    if loaded.thread is not None and (yield from is_over_for(scope, at, loaded.thread, state)):
+    mortal = state.expires_at is not None and loaded.thread is not None
+    if mortal and loaded.thread is not None and (yield from is_over_for(scope, at, loaded.thread, state)):
         loaded, state = Loaded(), State()
-    yield from permits.may_load(scope, at, state)
     if at.run is not None:
+        yield from permits.may_load(scope, at, state)
         at.run.note(at.key, state.generation(loaded.thread.uid) if loaded.thread else None)
         if not at.ns:
             at.run.heads.setdefault(at.key, state.run_head)  # what it loads later may be older than what it has put
@@ -52,8 +57,10 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     writes = answers.unused(at, row, loaded.writes, state)
     decoder = scope.decoder(elements)
     size = view.size if view is not None else sum(map(len, elements.values()))
-    renames = yield from evolution.renames_of(scope, at.key, row, loaded.writes, decoder, space)
-    evolution.note(at, renames)
+    renames = None
+    if evolves:
+        renames = yield from evolution.renames_of(scope, at.key, row, loaded.writes, decoder, space)
+        evolution.note(at, renames)
     runs = at.run is not None
     return (
         yield from scope.core.compute(
@@ -110,9 +117,10 @@ def read(
         if left_out:  # a writer moved the view on while we read what it was
             return Reading(loaded, {**left_out, **fresh}, view)
     view.remember(fresh, scope.core.knowledge.seed)
-    for refs in (*(row.refs for row in loaded.checkpoints), *(row.refs for row in loaded.writes)):
-        for low, high in unpack_pages(refs):
-            view.pages.update(range(low, high + 1))
+    if loaded.chunks:  # else every page of these rows is at hand already
+        for refs in loaded.refs():
+            for low, high in unpack_pages(refs):
+                view.pages.update(range(low, high + 1))
     if replace:
         known.view = view
     return Reading(loaded, view.elements, view)

@@ -35,6 +35,11 @@ def may_write(scope: Scope, at: Address, view: View | None) -> Op[None]:
         _head_moved(scope, at, state)
 
 
+def is_restricted(at: Address, view: View | None) -> bool:
+    """Whether `may_write` has something to look at."""
+    return at.run is not None or at.lease is not None or (view is not None and view.state.lease is not None)
+
+
 def is_doubtful(at: Address, view: View) -> bool:
     """Whether a view speaks against a write: it may be older than what this process has stored, so read it again."""
     lease = view.state.lease

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,6 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 
 from stepvault._core.ids import LIMITS, check_names, id_key, text_key
 from stepvault._core.knowledge import View
-from stepvault._core.manifest import pack_pages
 from stepvault._core.metadata import collect, tokens
 from stepvault._core.plan import Op
 from stepvault._core.record import Record, encode_record, rest_of, typed_form
@@ -25,12 +23,11 @@ from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
-from stepvault.checkpointers._ops.inbox.upkeep import on_checkpoint
+from stepvault.checkpointers._ops.inbox.upkeep import Upkeep, on_checkpoint
 from stepvault.checkpointers._ops.reads import INSIDE, Along, along
-from stepvault.checkpointers._ops.subjects import confirm, joined
+from stepvault.checkpointers._ops.subjects import NOBODY, confirm, joined, matters
 
 _INPUT = "__start__"
-_TEXT = frozenset((str,))
 
 
 def put(
@@ -52,7 +49,8 @@ def put(
     _check(checkpoint)
     kept = collect(config, metadata, scope.core.credentials)
     asked = at
-    at = evolution.stored_at(at, (yield from evolution.stored_space(scope, at)))
+    if scope.core.evolution.aliases:
+        at = evolution.stored_at(at, (yield from evolution.stored_space(scope, at)))
     known = scope.core.knowledge.of(at.key)
     inherits = _inherits(checkpoint, new_versions)
     values = checkpoint["channel_values"]
@@ -67,14 +65,18 @@ def put(
         record = yield from scope.core.compute(
             lambda: record_of(scope, at, encoder, checkpoint, kept, new_versions, parent), size
         )
-        upkeep = yield from on_checkpoint(scope, at, view, state_of(view), checkpoint_id, kept.get("source"))
-        active = upkeep.state if compacts else (yield from touched(scope, at, upkeep.state))
-        state, names = yield from joined(scope, at, active)
+        before = state_of(view)
+        upkeep = Upkeep((), before)
+        if before.pending:
+            upkeep = yield from on_checkpoint(scope, at, view, before, checkpoint_id, kept.get("source"))
+        state, names = upkeep.state, NOBODY
+        if matters(scope, at, state):
+            active = state if compacts else (yield from touched(scope, at, state))
+            state, names = yield from joined(scope, at, active)
         state = _moved(scope, state, encoder, at, checkpoint_id, compacts)
         guard = guard_for(scope, at, view, state)
         body = scope.core.codec.pack(encode_record(record), record=True)
-        refs = pack_pages(record.pages())
-        row = CheckpointRow(at.ns, checkpoint_id, at.checkpoint, *_routing(at, kept), None, refs, body)
+        row = CheckpointRow(at.ns, checkpoint_id, at.checkpoint, *_routing(at, kept), None, record.refs(), body)
         elements = elements_for(scope, view, encoder)
         if at.run is not None and not at.ns:
             at.run.putting[at.key] = at.run.stands[at.key] = checkpoint_id
@@ -86,13 +88,14 @@ def put(
         settle(at, known, view, guard, no, state, encoder).keep(at.ns, checkpoint_id, record)
         if at.run is not None and not at.ns:
             at.run.heads[at.key] = state.run_head
-        yield from index.forget(scope, at.key, upkeep.changed)
+        if upkeep.changed:
+            yield from index.forget(scope, at.key, upkeep.changed)
         if names and view is None:
             yield from confirm(scope, at)
         return asked.config(checkpoint["id"])
 
     def write(carried: Along) -> Op[RunnableConfig]:
-        return (yield from store(scope, at, partial(attempt, carried), needs, at.checkpoint))
+        return (yield from store(scope, at, known, partial(attempt, carried), needs, at.checkpoint))
 
     return (yield from along(scope, at, INSIDE if at.ns else checkpoint["id"], write))
 
@@ -138,11 +141,6 @@ def record_of(
 
 def _check(checkpoint: Checkpoint) -> None:
     """Refuse names that are no text."""
-    kinds = {*map(type, checkpoint["channel_values"]), *map(type, checkpoint["channel_versions"])}
-    kinds.update(map(type, checkpoint.get("updated_channels") or ()), map(type, checkpoint["versions_seen"]))
-    kinds.update(*(map(type, seen) for seen in checkpoint["versions_seen"].values()))
-    if kinds <= _TEXT:
-        return
     check_names("A channel", checkpoint["channel_values"])
     check_names("A channel", checkpoint["channel_versions"])
     check_names("A channel", checkpoint.get("updated_channels") or ())
@@ -159,7 +157,7 @@ def _moved(scope: Scope, state: State, encoder: Encoder, at: Address, checkpoint
     run_head = checkpoint_id if at.run is not None else state.run_head
     since = state.since_trim + 1 if scope.core.retention is not None else 0
     compacted = compacts if head == checkpoint_id else state.compacted
-    return replace(state, extents=encoder.extents, head=head, run_head=run_head, since_trim=since, compacted=compacted)
+    return state.moved(encoder.extents, head, run_head, since, compacted)
 
 
 def _weight(value: Any) -> int:

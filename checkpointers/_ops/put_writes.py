@@ -12,21 +12,20 @@ from langgraph.checkpoint.serde.types import ERROR, RESUME
 from stepvault._core.codec import unpack
 from stepvault._core.ids import check_names, id_key
 from stepvault._core.knowledge import Known, View
-from stepvault._core.manifest import pack_pages
 from stepvault._core.plan import Op
-from stepvault._core.record import Write, decode_writes, encode_writes
+from stepvault._core.record import decode_writes, encode_writes
 from stepvault._core.rows import Elements, WriteRow
 from stepvault._core.state import State
-from stepvault._core.values import WRITE_INLINE_LIMIT, Encoder, pages_under
+from stepvault._core.values import WRITE_INLINE_LIMIT, Encoder, Form, refs_of
 from stepvault.checkpointers._ops import answers, evolution
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
-from stepvault.checkpointers._ops.inbox.upkeep import asks, on_writes
+from stepvault.checkpointers._ops.inbox.upkeep import Upkeep, asks, on_writes
 from stepvault.checkpointers._ops.put import run_of
 from stepvault.checkpointers._ops.reads import ASKED, DONE, Along, along
-from stepvault.checkpointers._ops.subjects import confirm, joined
+from stepvault.checkpointers._ops.subjects import NOBODY, confirm, joined, matters
 from stepvault.errors import ConfigurationError
 
 
@@ -40,8 +39,9 @@ def put_writes(scope: Scope, at: Address, writes: Sequence[tuple[str, Any]], tas
     """
     if at.checkpoint is None:
         raise ConfigurationError("put_writes needs the checkpoint_id that the writes belong to in its config.")
-    at = evolution.stored_at(at, (yield from evolution.stored_space(scope, at)))
-    task_id, task_path, writes = evolution.inward(at, task_id, task_path, writes)
+    if scope.core.evolution.aliases:
+        at = evolution.stored_at(at, (yield from evolution.stored_space(scope, at)))
+        task_id, task_path, writes = evolution.inward(at, task_id, task_path, writes)
     task = id_key("task_id", task_id)
     check_names("A channel", (channel for channel, _ in writes))
     indexed = [(WRITES_IDX_MAP.get(channel, idx), channel, value) for idx, (channel, value) in enumerate(writes)]
@@ -75,17 +75,20 @@ def _store_rows(
 ) -> Op[bool]:
     """Store writes as one row for ordinary channels and one per special channel; False if the former exists."""
     known = scope.core.knowledge.of(at.key)
-
-    asking = asks([(channel, value) for _, channel, value in writes])
+    plain = [(channel, value) for _, channel, value in writes]
+    asking = asks(plain)
 
     def attempt(view: View | None) -> Op[bool | None]:
         if view is None and asking:  # what announces an interrupt names the revision of its thread
             yield from _create(scope, at, known)
             return None
         encoder = encoder_for(scope, view, WRITE_INLINE_LIMIT)
-        plain = [(channel, value) for _, channel, value in writes]
-        upkeep = yield from on_writes(scope, at, view, state_of(view), task, path, plain)
-        state, names = yield from joined(scope, at, (yield from touched(scope, at, upkeep.state)))
+        upkeep = Upkeep((), state_of(view))
+        if asking or upkeep.state.pending:
+            upkeep = yield from on_writes(scope, at, view, upkeep.state, task, path, plain)
+        state, names = upkeep.state, NOBODY
+        if matters(scope, at, state):
+            state, names = yield from joined(scope, at, (yield from touched(scope, at, state)))
         state = _answered(state, task, writes)
         rows = _rows(scope, at, encoder, task, path, writes, k, state.tick)
         if encoder.elements:
@@ -99,12 +102,13 @@ def _store_rows(
         no, fresh = stored
         carried.moved(state_of(view), state)
         settle(at, known, view, guard, no, state, encoder)
-        yield from index.forget(scope, at.key, upkeep.changed)
+        if upkeep.changed:
+            yield from index.forget(scope, at.key, upkeep.changed)
         if names and view is None:
             yield from confirm(scope, at)
         return fresh
 
-    return (yield from store(scope, at, attempt, lambda view: False, at.checkpoint))
+    return (yield from store(scope, at, known, attempt, lambda view: False, at.checkpoint))
 
 
 def _create(scope: Scope, at: Address, known: Known) -> Op[None]:
@@ -117,7 +121,7 @@ def _create(scope: Scope, at: Address, known: Known) -> Op[None]:
 
 def _answered(state: State, task: bytes, writes: list[tuple[int, str, Any]]) -> State:
     """The state after these writes: answers are numbered, and a task that has one has used it (see `answers`)."""
-    if not any(channel == RESUME for _, channel, _ in writes):
+    if RESUME not in [channel for _, channel, _ in writes]:
         return state
     tick = state.tick + 1
     return replace(state, tick=tick, answered=state.answered if task == answers.NOBODY else tick)
@@ -138,19 +142,19 @@ def _rows(
     k: int,
     tick: int,
 ) -> list[WriteRow]:
-    groups: dict[int, list[Write]] = {}
+    groups: dict[int, list[tuple[int, str, Form]]] = {}
     for idx, channel, value in writes:
-        group = groups.setdefault(k if idx >= 0 else idx, [])
+        write = (idx, channel, encoder.form(channel, _storable(channel, value)))
         if idx < 0:
-            group.clear()
-        group.append(Write(idx, channel, encoder.form(channel, _storable(channel, value))))
+            groups[idx] = [write]
+        else:
+            groups.setdefault(k, []).append(write)
     assert at.checkpoint is not None
     rows = []
-    version = evolution.version_at(scope, at)
+    version, run = evolution.version_at(scope, at), run_of(at)
     for number, group in groups.items():
-        refs = pack_pages(pages_under([write.form for write in group]))
-        body = scope.core.codec.pack(
-            encode_writes(path, group, tick if number == WRITES_IDX_MAP[RESUME] else 0, version), record=True
-        )
-        rows.append(WriteRow(at.ns, at.checkpoint, task, number, run_of(at), None, refs, body))
+        refs = refs_of(form for _, _, form in group)
+        body = encode_writes(path, group, tick if number == WRITES_IDX_MAP[RESUME] else 0, version)
+        packed = scope.core.codec.pack(body, record=True)
+        rows.append(WriteRow(at.ns, at.checkpoint, task, number, run, None, refs, packed))
     return rows

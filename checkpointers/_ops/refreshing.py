@@ -24,8 +24,9 @@ _WORTH = 0.9  # of its time: a deadline is moved once a tenth of it has passed, 
 
 def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
     """One checkpoint; reading it outside a run moves the deadline of its thread, if it has one and reads count."""
-    found = yield from verifying.explained(scope, at, load.get_tuple(scope, at))
-    view = scope.core.knowledge.of(at.key).view
+    known = scope.core.knowledge.of(at.key)
+    found = yield from verifying.explained(scope, at, load.get_tuple(scope, at, known))
+    view = known.view
     if found is not None and at.run is not None and not at.ns and view is not None and view.state.paused:
         yield from pausing.take(scope, at, id_key("checkpoint_id", found.checkpoint["id"]))
     if found is not None and at.run is None and scope.core.ttl.refresh_on_read and view is not None:

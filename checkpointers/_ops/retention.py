@@ -213,7 +213,7 @@ def tag(scope: Scope, at: Address, name: str, *, remove: bool = False) -> Op[Non
         settle(at, known, view, guard, stored[0], state, encoder_for(scope, view, 0))
         return True
 
-    yield from store(scope, at, attempt, lambda view: False, None)
+    yield from store(scope, at, known, attempt, lambda view: False, None)
 
 
 def tags(scope: Scope, key: ThreadKey) -> Op[dict[str, str]]:

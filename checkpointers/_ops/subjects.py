@@ -28,6 +28,7 @@ from stepvault.errors import ConfigurationError, SubjectErasedError
 
 PREFIX = b"s"
 SUBJECTS, TOMBSTONES, DECIDERS = "subjects", "tombstones", "deciders"
+NOBODY: Sequence[Note] = ()
 _PAGE = 200
 
 
@@ -35,13 +36,21 @@ class Joined(NamedTuple):
     """A state with the subjects of a write, and the notes that name the new ones."""
 
     state: State
-    notes: list[Note]
+    notes: Sequence[Note]
 
 
 def token(scope: Scope, subject: str) -> bytes:
     """Sixteen bytes that stand for a person in the tables."""
     text, key = text_key("thread_id", subject), hashlib.blake2b(scope.tenant, digest_size=32).digest()
     return scope.mark(hashlib.blake2b(text, digest_size=16, key=key).digest())
+
+
+def matters(scope: Scope, at: Address, state: State) -> bool:
+    """Whether a write has to look at deadlines or people; most have not."""
+    core = scope.core
+    return bool(at.subjects or state.fenced or core.require_subject) or not (
+        at.ttl is None and state.ttl is None and state.expires_at is None and core.ttl.default_ttl is None
+    )
 
 
 def joined(scope: Scope, at: Address, state: State) -> Op[Joined]:

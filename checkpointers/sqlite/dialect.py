@@ -106,11 +106,11 @@ class SqliteDialect(Purging):
         loaded = Loaded()
         for row in rows:
             if row[0] is None:
-                loaded.writes.append(WriteRow._make(row[1:9]))
+                loaded.writes.append(WriteRow(*row[1:9]))
                 continue
-            loaded.thread = ThreadRow._make(row[:4])
+            loaded.thread = ThreadRow(*row[:4])
             if row[5] is not None:
-                loaded.checkpoints.append(CheckpointRow._make(row[4:]))
+                loaded.checkpoints.append(CheckpointRow(*row[4:]))
         return loaded, _missing(loaded, held)
 
     def _chunks(self, no: int, spans: list[tuple[int, int]]) -> Op[list[ChunkRow]]:
@@ -183,9 +183,9 @@ class SqliteDialect(Purging):
             if guard.thread:
                 batch.append(Stmt(SQL["drop_meta"], (guard.thread.no, row.ns, row.id)))
             batch.append(Stmt(SQL["add_meta"], [(*target, token, row.ns, row.id) for token in tokens], many=True))
-        batch += _notes(guard, notes)
-        replies = yield Batch(batch, durable=guard.durable)
-        return _number(guard, replies)
+        if notes:
+            batch += _notes(guard, notes)
+        return _number(guard, (yield Batch(batch, durable=guard.durable)))
 
     def put_writes(
         self,
@@ -282,11 +282,11 @@ class SqliteDialect(Purging):
 def _missing(loaded: Loaded, held: Held | None) -> list[tuple[int, int]]:
     """The page ranges that these rows need, without the pages at hand."""
     have = held.pages if held and loaded.thread and held.rev == loaded.thread.rev else ()
-    refs = {row.refs for row in loaded.checkpoints} | {row.refs for row in loaded.writes}
-    spans = merged_pages(span for packed in refs for span in unpack_pages(packed))
+    spans = [span for packed in loaded.refs() for span in unpack_pages(packed)]
     if not have:
-        return spans
-    return merged_pages((page, page) for low, high in spans for page in range(low, high + 1) if page not in have)
+        return merged_pages(spans)
+    pages = [(page, page) for low, high in spans for page in range(low, high + 1) if page not in have]
+    return merged_pages(pages) if pages else pages
 
 
 def _notes(guard: Guard, notes: Sequence[Note]) -> list[Stmt]:

@@ -136,7 +136,7 @@ def _change(
         yield from index.forget(scope, found.key, [(fresh.stored, entry)])
         return entry
 
-    return (yield from store(scope, at, attempt, lambda view: False, None, check=False))
+    return (yield from store(scope, at, known, attempt, lambda view: False, None, check=False))
 
 
 def _check_open(entry: Entry, now: int) -> None:

@@ -56,7 +56,7 @@ def record(scope: Scope, key: ThreadKey, checkpoint: bytes) -> Op[bool]:
 
     if not nodes:
         return False
-    return (yield from store(scope, at, attempt, lambda view: False, None, check=False))
+    return (yield from store(scope, at, scope.core.knowledge.of(at.key), attempt, lambda view: False, None, check=False))
 
 
 def take(scope: Scope, at: Address, checkpoint: bytes) -> Op[None]:
@@ -73,7 +73,7 @@ def take(scope: Scope, at: Address, checkpoint: bytes) -> Op[None]:
         state = state_of(view)
         return (yield from _store(scope, at, view, state, [replace(entry, taken=now) for entry in mine])) or None
 
-    yield from store(scope, at, attempt, lambda view: False, None, check=False)
+    yield from store(scope, at, scope.core.knowledge.of(at.key), attempt, lambda view: False, None, check=False)
 
 
 def waits(scope: Scope, key: ThreadKey, checkpoint: bytes, name: str) -> Op[bool]:

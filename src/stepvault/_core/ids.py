@@ -55,11 +55,12 @@ def id_key(kind: str, value: str) -> bytes:
 @lru_cache(4096)
 def _id_key(kind: str, value: str) -> bytes:
     if len(value) == 36 and value[8] == value[13] == value[18] == value[23] == "-":
+        digits = value.replace("-", "")
         try:
-            raw = bytes.fromhex(value[:8] + value[9:13] + value[14:18] + value[19:23] + value[24:])
+            raw = bytes.fromhex(digits)
         except ValueError:
             raw = b""
-        if len(raw) == 16 and _canonical(raw) == value:
+        if len(raw) == 16 and raw.hex() == digits:
             return _UUID + raw
     return _TEXT + text_key(kind, value)
 
@@ -81,9 +82,12 @@ def _canonical(raw: bytes) -> str:
 
 def check_names(kind: str, names: Iterable[Any]) -> None:
     """Refuse names (of channels, of nodes) that are no text: a record would mistake them for something else."""
-    for name in names:
-        if not isinstance(name, str):
-            raise IdentifierError(f"{kind} must be a str, not {type(name).__name__}.")
+    names = list(names)
+    try:
+        "".join(names)  # looks at each many times faster than a loop
+    except TypeError:
+        wrong = next(name for name in names if not isinstance(name, str))
+        raise IdentifierError(f"{kind} must be a str, not {type(wrong).__name__}.") from None
 
 
 def new_uid() -> bytes:

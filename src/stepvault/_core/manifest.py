@@ -47,7 +47,7 @@ class Extents:
 
     def parts(self) -> list[Any]:
         """A form that msgpack takes."""
-        return [self.next_no, *([slot, *place] for slot, place in self.slots.items())]
+        return [self.next_no, *[(slot, *place) for slot, place in self.slots.items()]]
 
     @classmethod
     def of(cls, parts: list[Any]) -> Extents:
@@ -167,10 +167,17 @@ def pack_pages(pages: list[tuple[int, int]]) -> bytes | None:
     return b"".join(low.to_bytes(4, "big") + high.to_bytes(4, "big") for low, high in pages)
 
 
-def unpack_pages(packed: bytes | None) -> list[tuple[int, int]]:
+@lru_cache(1024)
+def packed_pages(spans: frozenset[tuple[int, int]]) -> bytes | None:
+    """The `refs` column of page ranges that may overlap; a thread's next rows have the same ones."""
+    return pack_pages(merged_pages(spans))
+
+
+@lru_cache(1024)
+def unpack_pages(packed: bytes | None) -> Sequence[tuple[int, int]]:
+    """Read `pack_pages`."""
     if not packed:
-        return []
-    packed = bytes(packed)
+        return ()
     return [
         (int.from_bytes(packed[i : i + 4], "big"), int.from_bytes(packed[i + 4 : i + 8], "big"))
         for i in range(0, len(packed), 8)

@@ -87,6 +87,7 @@ class Call:
 class Gate(Protocol):
     """A lock that threads and tasks may wait for alike; the reply says whether it is held."""
 
+    def try_acquire(self) -> bool: ...
     def acquire(self) -> bool: ...
     def aacquire(self) -> Awaitable[bool]: ...
     def release(self) -> None: ...
@@ -126,7 +127,7 @@ def run(op: Op[T], driver: Driver) -> T:
         request = next(op)
         while True:
             try:
-                reply = _answer(request, driver)
+                reply = driver.execute(request) if type(request) is Batch else _answer(request, driver)
             except BaseException as exc:
                 request = op.throw(exc)
             else:
@@ -136,8 +137,6 @@ def run(op: Op[T], driver: Driver) -> T:
 
 
 def _answer(request: Request, driver: Driver) -> Any:
-    if type(request) is Batch:
-        return driver.execute(request)
     if type(request) is Atomic:
         with driver.session(request.mode) as session:
             return run(request.op, session)

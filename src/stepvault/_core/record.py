@@ -7,7 +7,7 @@ version adds that version at the end, to writes too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
@@ -16,12 +16,11 @@ import ormsgpack
 
 from stepvault._core.ids import text_of
 from stepvault._core.ports import Port
-from stepvault._core.values import INLINE, Form, named, pages_under, runs_in
+from stepvault._core.values import INLINE, Form, named, refs_of, runs_in
 from stepvault.errors import TruncatedError
 
 _KNOWN_KEYS = frozenset(("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MICROSECOND = timedelta(microseconds=1)
 _UNVERSIONED = -1
 _EMPTY = b"\x80"  # what ours makes of {}
 
@@ -40,9 +39,9 @@ class Record:
     metadata: Form = None
     state_version: int | None = None  # of the application's state
 
-    def pages(self) -> list[tuple[int, int]]:
-        """The page ranges of every element that it needs."""
-        return pages_under(self.forms.values())
+    def refs(self) -> bytes | None:
+        """The page ranges of every element that it needs, packed."""
+        return refs_of(self.forms.values())
 
     def runs(self) -> list[tuple[int, int]]:
         """Every run of elements that it needs."""
@@ -66,39 +65,34 @@ class TaskWrites(NamedTuple):
     state_version: int | None
 
 
-def encode_record(record: Record) -> bytes:
-    """The bytes of a record."""
-    interned: dict[Any, int] = {}
-    versions: list[Any] = []
+class _Versions(dict[Any, int]):
+    """Numbers of versions, given as they are met. What is no text comes with its type: 1, 1.0 and True are three."""
 
-    def number_of(value: Any) -> int:
-        key = value if type(value) is str else (type(value), value)  # 1, 1.0 and True are three versions
-        number = interned.get(key)
-        if number is None:
-            number = interned[key] = len(versions)
-            versions.append(value)
+    def __missing__(self, value: Any) -> int:
+        number = self[value] = len(self)
         return number
 
-    channels: list[list[Any]] = []
-    places: dict[str, int] = {}
-    forms = record.forms
+
+def encode_record(record: Record) -> bytes:
+    """The bytes of a record."""
+    versions = _Versions()
+    forms, channels, seen = record.forms, [], []
     for name, value in record.versions.items():
-        places[name] = len(places)
-        number = interned.get(value) if type(value) is str else None
-        entry: list[Any] = [name, number_of(value) if number is None else number]
-        if name in forms:
-            entry.append(forms[name])
-        channels.append(entry)
-    channels += [[name, _UNVERSIONED, form] for name, form in forms.items() if name not in places]
-    seen: list[list[Any]] = []
+        number = versions[value if type(value) is str else (type(value), value)]
+        channels.append((name, number, forms[name]) if name in forms else (name, number))
+    places = {name: place for place, name in enumerate(record.versions)}
+    channels += [(name, _UNVERSIONED, form) for name, form in forms.items() if name not in places]
     for node, known in record.seen.items():
         pairs: list[Any] = []
         for name, value in known.items():
-            number = interned.get(value) if type(value) is str else None
-            pairs += (places.get(name, name), number_of(value) if number is None else number)
-        seen.append([node, pairs])
+            pairs += (
+                places.get(name, name),
+                versions[value if type(value) is str else (type(value), value)],
+            )
+        seen.append((node, pairs))
     updated = None if record.updated is None else [places.get(name, name) for name in record.updated]
-    parts = [record.v, _pack_ts(record.ts), versions, channels, seen, updated, record.rest, record.metadata]
+    interned = [value if type(value) is str else value[1] for value in versions]
+    parts = [record.v, _pack_ts(record.ts), interned, channels, seen, updated, record.rest, record.metadata]
     return _pack(parts if record.state_version is None else [*parts, record.state_version])
 
 
@@ -110,7 +104,7 @@ def decode_record(body: bytes) -> Record:
     """
     try:
         v, ts, interned, channels, seen, updated, rest, metadata, *more = ormsgpack.unpackb(body)
-        names = [_text(channel[0]) for channel in channels]
+        names = [name if type(name := channel[0]) is str else _text(name) for channel in channels]
         record = Record(v, _unpack_ts(ts), rest=rest, metadata=metadata, state_version=_version(more))
         for name, channel in zip(names, channels, strict=True):
             if channel[1] != _UNVERSIONED:
@@ -129,10 +123,12 @@ def decode_record(body: bytes) -> Record:
     return record
 
 
-def encode_writes(path: str, writes: list[Write], tick: int = 0, state_version: int | None = None) -> bytes:
+def encode_writes(
+    path: str, writes: Sequence[tuple[int, str, Form]], tick: int = 0, state_version: int | None = None
+) -> bytes:
     """The body of one `put_writes` call; `tick` orders answers among each other."""
     more = ([tick] if tick else []) if state_version is None else [tick, state_version]
-    return _pack([path, [list(write) for write in writes], *more])
+    return _pack([path, list(map(tuple, writes)), *more])
 
 
 def decode_writes(body: bytes) -> TaskWrites:
@@ -154,7 +150,8 @@ def _version(more: list[Any]) -> int | None:
 
 def rest_of(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     """What a checkpoint holds beyond the fields that records name."""
-    return {key: checkpoint[key] for key in checkpoint.keys() - _KNOWN_KEYS}
+    further = checkpoint.keys() - _KNOWN_KEYS
+    return {key: checkpoint[key] for key in further} if further else {}
 
 
 def typed_form(port: Port, kind: str, value: Mapping[str, Any]) -> Form:
@@ -177,7 +174,7 @@ def _pack(value: Any) -> bytes:
 
 def _bytes_for_surrogates(value: Any) -> Any:
     """Names that are not valid UTF-8 stand as bytes."""
-    if type(value) is list:
+    if type(value) is list or type(value) is tuple:
         return [_bytes_for_surrogates(item) for item in value]
     if type(value) is dict:
         return {key: _bytes_for_surrogates(item) for key, item in value.items()}
@@ -196,8 +193,9 @@ def _text(name: Any) -> str:
 def _pack_ts(ts: str) -> str | int:
     try:
         at = datetime.fromisoformat(ts)
-        if ts.endswith("+00:00") and at.isoformat() == ts and not at.utcoffset():
-            return (at - _EPOCH) // _MICROSECOND
+        if at.tzinfo is timezone.utc and at.isoformat() == ts:
+            since = at - _EPOCH
+            return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     except (ValueError, TypeError):
         pass
     return ts
@@ -205,5 +203,5 @@ def _pack_ts(ts: str) -> str | int:
 
 def _unpack_ts(ts: str | int) -> str:
     if type(ts) is int:
-        return (_EPOCH + ts * _MICROSECOND).isoformat()
+        return (_EPOCH + timedelta(0, *divmod(ts, 1_000_000))).isoformat()
     return ts  # type: ignore[return-value]

@@ -108,6 +108,12 @@ class Loaded:
     writes: list[WriteRow] = field(default_factory=list)
     chunks: list[ChunkRow] = field(default_factory=list)
 
+    def refs(self) -> set[bytes]:
+        """The page ranges that the rows name; a set, as most name the same."""
+        found = {row.refs for row in self.checkpoints}
+        found.update([row.refs for row in self.writes])
+        return {refs for refs in found if refs}
+
 
 @dataclass(slots=True)
 class Elements:

@@ -6,7 +6,7 @@ is the head, who holds the lease) holds at the moment of the commit, on every ba
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import ormsgpack
@@ -60,23 +60,29 @@ class State:
     compacted: bool = False
     paused: bool = False
     scrubbed: int = 0
+    packed: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def pack(self) -> bytes:
+        if self.packed is not None:
+            return self.packed
         parts: list[Any] = [
             self.extents.parts(),
             self.head,
             self.pending,
             self.lease and list(self.lease),
-            list(self.subjects),
+            self.subjects,
             self.run_head if self.run_head != self.head else True,
         ]
-        rare = [self.tick, self.answered, self.ttl, self.expires_at, self.since_trim]
-        rare += [self.fenced, self.compacted, self.paused, self.scrubbed]
+        rare = (
+            self.tick, self.answered, self.ttl, self.expires_at, self.since_trim,
+            self.fenced, self.compacted, self.paused, self.scrubbed,
+        )  # fmt: skip
         if any(rare):
             parts += rare
         while len(parts) > 1 and not parts[-1]:
             parts.pop()
-        return ormsgpack.packb(parts)
+        self.packed = ormsgpack.packb(parts)
+        return self.packed
 
     @classmethod
     def unpack(cls, packed: bytes) -> State:
@@ -116,4 +122,13 @@ class State:
         return parts[1] if len(parts) > 1 else None
 
     def with_extents(self, extents: Extents) -> State:
-        return replace(self, extents=extents)
+        return self.moved(extents, self.head, self.run_head, self.since_trim, self.compacted)
+
+    def moved(
+        self, extents: Extents, head: bytes | None, run_head: bytes | None, since_trim: int, compacted: bool
+    ) -> State:
+        """What `replace` would make, at a quarter of its price: every write makes one."""
+        return State(
+            extents, head, self.pending, self.lease, self.subjects, run_head, self.tick, self.answered,
+            self.ttl, self.expires_at, since_trim, self.fenced, compacted, self.paused, self.scrubbed,
+        )  # fmt: skip

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import xxhash
 
 from stepvault._core.manifest import (
     Extents,
     Runs,
-    merged_pages,
     pack_runs,
+    packed_pages,
     pages_in,
     pages_of,
     runs_of,
@@ -83,15 +83,20 @@ def named(place: str, encode: Callable[..., T], *args: Any) -> T:
     """
     try:
         return encode(*args)
-    except ValueNotSerializableError as exc:
-        exc.args = (f"{place}: {exc}",)
-        raise
-    except (StepvaultError, MemoryError):
-        raise
     except Exception as exc:
-        raise ValueNotSerializableError(
-            f"{place}: a value of type {type(args[-1]).__name__} cannot be stored ({exc})."
-        ) from exc
+        raise_named(place, args[-1], exc)
+
+
+def raise_named(place: str, value: Any, exc: Exception) -> NoReturn:
+    """Raise what the encoding of a value failed with, with its place."""
+    if isinstance(exc, ValueNotSerializableError):
+        exc.args = (f"{place}: {exc}",)
+        raise exc
+    if isinstance(exc, (StepvaultError, MemoryError)):
+        raise exc
+    raise ValueNotSerializableError(
+        f"{place}: a value of type {type(value).__name__} cannot be stored ({exc})."
+    ) from exc
 
 
 @dataclass(slots=True)
@@ -112,7 +117,10 @@ class Encoder:
         Raises:
             ValueNotSerializableError: It cannot be stored; names the channel, the path in it and the type.
         """
-        return named(f"Channel {channel!r}", self._form, channel, value)
+        try:
+            return self._form(channel, value)
+        except Exception as exc:
+            raise_named(f"Channel {channel!r}", value, exc)
 
     def _form(self, channel: str, value: Any) -> Form:
         if value is None:
@@ -218,16 +226,13 @@ class Encoder:
         return pack_runs(runs_of(numbers))
 
 
-def pages_under(forms: Iterable[Form]) -> list[tuple[int, int]]:
-    """Merged page ranges of every element that these forms need."""
+def refs_of(forms: Iterable[Form]) -> bytes | None:
+    """The `refs` of a row: merged page ranges of every element that these forms need."""
     spans: set[tuple[int, int]] = set()
     for form in forms:
         if type(form) is list and form[0] != INLINE:
-            if form[0] in _AROUND:
-                spans.update(pages_of(runs_in(form)))
-            else:
-                spans.update(pages_in(form[2]))
-    return merged_pages(spans)
+            spans.update(pages_of(runs_in(form)) if form[0] in _AROUND else pages_in(form[2]))
+    return packed_pages(frozenset(spans)) if spans else None
 
 
 def runs_in(form: Form) -> Sequence[tuple[int, int]]:
@@ -259,6 +264,8 @@ class Decoder:
             for form in forms:
                 if type(form) is bytes:
                     parts.append(form)
+                elif type(form) is list and form[0] == WHOLE:
+                    parts += self._pieces(unpack_runs(form[2]))
                 elif type(form) is list and (header := _HEADERS.get(form[0])):
                     parts.append(header(form[1]))
                     parts += self._pieces(unpack_runs(form[2]))
@@ -312,6 +319,8 @@ class Decoder:
     def _pieces(self, runs: Runs) -> list[bytes]:
         elements = self.elements
         try:
+            if len(runs) == 1 and runs[0][1] == 1:
+                return [elements[runs[0][0]]]
             return [elements[number] for first, count in runs for number in range(first, first + count)]
         except KeyError as exc:
             raise TruncatedError(
@@ -328,7 +337,6 @@ _HEADERS: Mapping[int, Callable[[int], bytes]] = {
     LIST_BLOCKS: array_header,
     DICT: map_header,
     DICT_BLOCKS: map_header,
-    WHOLE: lambda count: b"",
 }
 
 

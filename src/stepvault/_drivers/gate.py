@@ -30,6 +30,14 @@ class HybridGate:
         """Whether a writer is inside."""
         return self._held
 
+    def try_acquire(self) -> bool:
+        """Take the gate if it is free."""
+        with self._mutex:
+            if self._held:
+                return False
+            self._held = True
+            return True
+
     def acquire(self) -> bool:
         """Wait for the gate; False if it was passed without it."""
         with self._mutex:
