@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from stepvault._core.credentials import Credentials
 from stepvault._core.evolution import Evolution, Migration
 from stepvault._core.knowledge import Knowledge
 from stepvault._core.runs import Runs
+from stepvault._drivers.entropy import Entropy
 from stepvault._drivers.gate import HybridGate, renew_after_fork
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._keys import keys_of
@@ -117,7 +117,7 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
         runs=runs,
         codec=Codec(options.compression),
         credentials=Credentials.of(options.credential_keys, options.metadata_keys),
-        random=os.urandom,
+        random=Entropy(),
         tables=Tables(),
         native=native,
         offload=lambda work: partial(asyncio.to_thread, work),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
-from stepvault._drivers.sqlite import SqliteDriver
+from stepvault._drivers.sqlite import SqliteDriver, path_of
 from stepvault.checkpointers._options import StorageOptions
 from stepvault.checkpointers._shells import SyncSetup
 from stepvault.checkpointers.sqlite.dialect import SqliteDialect
@@ -33,7 +34,7 @@ class SqliteSaver(SyncSetup):
 
     def __init__(
         self,
-        conn: sqlite3.Connection | str,
+        conn: sqlite3.Connection | str | os.PathLike[str],
         *,
         serde: SerializerProtocol | None = None,
         tenant: str = "",
@@ -49,7 +50,7 @@ class SqliteSaver(SyncSetup):
         )
 
     @classmethod
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+    def from_conn_string(cls, conn_string: str | os.PathLike[str], **options: Any) -> Self:
         """A saver on a file path, `":memory:"` or a `sqlite:///` URL; opened on first use.
 
         Usable with `with` and `async with`, or without and `close()`.
@@ -65,16 +66,9 @@ def make_driver(conn: Any, options: dict[str, Any]) -> SqliteDriver:
     """
     if isinstance(conn, sqlite3.Connection):
         return SqliteDriver(connection=conn, **options)
-    if isinstance(conn, str):
-        return SqliteDriver(conn, **options)
+    if isinstance(conn, (str, os.PathLike)):
+        return SqliteDriver(os.fspath(conn), **options)
     raise ConfigurationError(
         f"SqliteSaver takes a sqlite3.Connection or a path, not {type(conn).__name__}; "
         "an aiosqlite connection goes to stepvault.checkpointers.sqlite.aio.AsyncSqliteSaver."
     )
-
-
-def path_of(conn_string: str) -> str:
-    """The file of a connection string: `sqlite:///relative`, `sqlite:////absolute`, or the path itself."""
-    if conn_string.startswith("sqlite:///"):
-        return conn_string.removeprefix("sqlite:///") or ":memory:"
-    return conn_string

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,11 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from stepvault._drivers.loop import LoopDriver
+from stepvault._drivers.sqlite import path_of
 from stepvault._drivers.sqlite_aio import AiosqliteDriver
 from stepvault.checkpointers._options import StorageOptions
 from stepvault.checkpointers._shells import AsyncSetup
-from stepvault.checkpointers.sqlite import DRIVER_OPTIONS, make_driver, path_of
+from stepvault.checkpointers.sqlite import DRIVER_OPTIONS, make_driver
 from stepvault.checkpointers.sqlite.dialect import SqliteDialect
 
 if TYPE_CHECKING:
@@ -36,14 +38,18 @@ class AsyncSqliteSaver(AsyncSetup):
 
     def __init__(
         self,
-        conn: aiosqlite.Connection | sqlite3.Connection | str,
+        conn: aiosqlite.Connection | sqlite3.Connection | str | os.PathLike[str],
         *,
         serde: SerializerProtocol | None = None,
         tenant: str = "",
         **options: Any,
     ) -> None:
         chosen = {name: options.pop(name) for name in DRIVER_OPTIONS if name in options}
-        inner = make_driver(conn, chosen) if isinstance(conn, (sqlite3.Connection, str)) else AiosqliteDriver(conn)
+        inner = (
+            make_driver(conn, chosen)
+            if isinstance(conn, (sqlite3.Connection, str, os.PathLike))
+            else AiosqliteDriver(conn)
+        )
         super().__init__(
             LoopDriver(inner),
             SqliteDialect(),
@@ -53,6 +59,6 @@ class AsyncSqliteSaver(AsyncSetup):
         )
 
     @classmethod
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+    def from_conn_string(cls, conn_string: str | os.PathLike[str], **options: Any) -> Self:
         """A saver on a file path, `":memory:"` or a `sqlite:///` URL; use it with `async with`."""
         return cls(path_of(conn_string), **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from stepvault._drivers.borrowed import BorrowedDriver
-from stepvault._drivers.sqlite import SqliteDriver
+from stepvault._drivers.sqlite import SqliteDriver, path_of
 from stepvault.errors import ConfigurationError
 from stepvault.stores._options import StoreOptions
 from stepvault.stores._store import SyncManners
@@ -58,7 +59,7 @@ class SqliteStore(SyncManners):
         )
 
     @classmethod
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+    def from_conn_string(cls, conn_string: str | os.PathLike[str], **options: Any) -> Self:
         """A store on a file path, `":memory:"` or a `sqlite:///` URL; opened on first use.
 
         Usable with `with` and `async with`, or without and `close()`.
@@ -76,16 +77,9 @@ def make_driver(conn: Any, options: dict[str, Any]) -> SqliteDriver | BorrowedDr
         return BorrowedDriver(conn)
     if isinstance(conn, sqlite3.Connection):
         return SqliteDriver(connection=conn, **options)
-    if isinstance(conn, str):
-        return SqliteDriver(conn, **options)
+    if isinstance(conn, (str, os.PathLike)):
+        return SqliteDriver(os.fspath(conn), **options)
     raise ConfigurationError(
         f"SqliteStore takes a sqlite3.Connection or a path, not {type(conn).__name__}; "
         "an aiosqlite connection goes to stepvault.stores.sqlite.aio.AsyncSqliteStore."
     )
-
-
-def path_of(conn_string: str) -> str:
-    """The file of a connection string: `sqlite:///relative`, `sqlite:////absolute`, or the path itself."""
-    if conn_string.startswith("sqlite:///"):
-        return conn_string.removeprefix("sqlite:///") or ":memory:"
-    return conn_string

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,11 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from typing_extensions import Self
 
 from stepvault._drivers.loop import LoopDriver
+from stepvault._drivers.sqlite import path_of
 from stepvault._drivers.sqlite_aio import AiosqliteDriver
 from stepvault.stores._options import StoreOptions
 from stepvault.stores._store import AsyncManners
-from stepvault.stores.sqlite import DRIVER_OPTIONS, make_driver, path_of
+from stepvault.stores.sqlite import DRIVER_OPTIONS, make_driver
 from stepvault.stores.sqlite.dialect import SqliteDialect
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class AsyncSqliteStore(AsyncManners):
 
     def __init__(
         self,
-        conn: aiosqlite.Connection | sqlite3.Connection | str,
+        conn: aiosqlite.Connection | sqlite3.Connection | str | os.PathLike[str],
         *,
         index: Mapping[str, Any] | None = None,
         ttl: Mapping[str, Any] | None = None,
@@ -48,7 +50,11 @@ class AsyncSqliteStore(AsyncManners):
         **options: Any,
     ) -> None:
         chosen = {name: options.pop(name) for name in DRIVER_OPTIONS if name in options}
-        inner = make_driver(conn, chosen) if isinstance(conn, (sqlite3.Connection, str)) else AiosqliteDriver(conn)
+        inner = (
+            make_driver(conn, chosen)
+            if isinstance(conn, (sqlite3.Connection, str, os.PathLike))
+            else AiosqliteDriver(conn)
+        )
         taken = StoreOptions.take(options)
         super().__init__(
             LoopDriver(inner),
@@ -61,6 +67,6 @@ class AsyncSqliteStore(AsyncManners):
         )
 
     @classmethod
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+    def from_conn_string(cls, conn_string: str | os.PathLike[str], **options: Any) -> Self:
         """A store on a file path, `":memory:"` or a `sqlite:///` URL; use it with `async with`."""
         return cls(path_of(conn_string), **options)

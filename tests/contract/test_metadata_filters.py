@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stepvault.errors import ConfigurationError
-from tests.contract.building import config, id_of, ids, put
+from tests.contract.building import config, id_of, ids, listed, put
 
 QUOTES = ["'", '"', "'; DROP TABLE stepvault_thread; --", "`", "\\"]
 HOSTILE = ["", " ", "%", "_", "*", "a.b", "$.a", "{a}", "a:b", "a/b", "\n", "\x00", "ü", "\ud800", *QUOTES]
@@ -114,3 +114,12 @@ async def test_a_replacement_without_metadata_is_found_by_none(saver: Any) -> No
 
     assert await ids(saver, config(), filter={"a": 1}) == []
     assert await ids(saver, config()) == [id_of(stored)]
+
+
+@pytest.mark.parametrize("key", [1, 1.5, True, None, b"key"], ids=repr)
+async def test_keys_that_are_no_text_are_kept_and_not_filtered_by(saver: Any, key: Any) -> None:
+    at: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", key: 3}}
+    await put(saver, at=at, metadata={key: 1, "a": 2})
+
+    (found,) = await listed(saver, config(), filter={"a": 2})
+    assert found.metadata[key] == 1  # type: ignore[literal-required]

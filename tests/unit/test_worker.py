@@ -7,16 +7,29 @@ import gc
 import threading
 import time
 import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
+from stepvault._core.plan import Op
 from stepvault._drivers.worker import Worker
+
+
+def do(worker: Worker, function: Callable[..., Any], *args: Any) -> Coroutine[Any, Any, Any]:
+    """Call a function on the thread."""
+
+    def op() -> Op[Any]:
+        return function(*args)
+        yield
+
+    return worker.arun(op(), None)  # type: ignore[arg-type]  # it asks the driver nothing
 
 
 async def test_calls_are_made_in_order_on_one_thread() -> None:
     worker = Worker("test")
     seen: list[tuple[int, int]] = []
-    await asyncio.gather(*(worker.do(lambda i: seen.append((i, threading.get_ident())), i) for i in range(100)))
+    await asyncio.gather(*(do(worker, lambda i: seen.append((i, threading.get_ident())), i) for i in range(100)))
     assert [number for number, _ in seen] == list(range(100))
     assert len({thread for _, thread in seen} | {threading.get_ident()}) == 2
     worker.close()
@@ -28,7 +41,7 @@ async def test_an_error_reaches_its_caller_only() -> None:
     def fail() -> None:
         raise LookupError("this one")
 
-    failed, done = await asyncio.gather(worker.do(fail), worker.do(str, 1), return_exceptions=True)
+    failed, done = await asyncio.gather(do(worker, fail), do(worker, str, 1), return_exceptions=True)
     assert isinstance(failed, LookupError)
     assert done == "1"
     worker.close()
@@ -42,7 +55,7 @@ async def test_a_cancelled_caller_waits_for_the_end() -> None:
         time.sleep(0.1)
         ended.set()
 
-    task = asyncio.create_task(worker.do(slow))
+    task = asyncio.create_task(do(worker, slow))
     await asyncio.sleep(0.01)
     task.cancel()
     await asyncio.sleep(0.01)
@@ -59,7 +72,7 @@ def test_several_loops_share_it() -> None:
 
     def in_a_loop(number: int) -> None:
         async def ask() -> list[int]:
-            return await asyncio.gather(*(worker.do(lambda n: n, number) for _ in range(50)))
+            return await asyncio.gather(*(do(worker, lambda n: n, number) for _ in range(50)))
 
         found.extend(asyncio.run(ask()))
 
@@ -81,12 +94,12 @@ def test_a_loop_that_closed_before_the_end_is_forgotten() -> None:
         go_on.wait(10)
 
     loop = asyncio.new_event_loop()
-    waiting = loop.create_task(worker.do(slow))
+    waiting = loop.create_task(do(worker, slow))
     loop.run_until_complete(asyncio.sleep(0))
     started.wait(10)
     loop.close()
     go_on.set()
-    assert asyncio.run(worker.do(str, 2)) == "2"
+    assert asyncio.run(do(worker, str, 2)) == "2"
     waiting._log_destroy_pending = False  # type: ignore[attr-defined]
     worker.close()
 

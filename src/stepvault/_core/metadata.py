@@ -22,21 +22,27 @@ _ROUTED = ("source", "step", "run_id")  # columns of their own
 def collect(config: Mapping[str, Any], metadata: Mapping[str, Any], denied: Credentials) -> dict[str, Any]:
     """Metadata of a checkpoint: its own, then the scalars of `config["metadata"]` and `config["configurable"]`.
 
-    The same rule as LangGraph's helper, but text keeps its NULs and credentials are left out.
+    The same rule as LangGraph's helper, but text keeps its NULs, and credentials and keys that are no text are left
+    out.
     """
     kept = dict(metadata)
     for source in (config.get("metadata"), config.get("configurable")):
         for key, value in (source or {}).items():
-            if key in kept or key in EXCLUDED_METADATA_KEYS or key.startswith("__") or key in denied:
+            if key in kept or not isinstance(value, (str, int, float)) or not isinstance(key, str):
                 continue
-            if isinstance(value, (str, int, float)):
-                kept[key] = value
+            if key in EXCLUDED_METADATA_KEYS or key.startswith("__") or key in denied:
+                continue
+            kept[key] = value
     return kept
 
 
 def tokens(metadata: Mapping[str, Any]) -> list[bytes]:
-    """Index tokens of the scalars that have no column of their own."""
-    return [token(key, value) for key, value in metadata.items() if key not in _ROUTED and _indexable(value)]
+    """Index tokens of the scalars that have no column of their own; filters name keys that are text."""
+    return [
+        token(key, value)
+        for key, value in metadata.items()
+        if key not in _ROUTED and _indexable(value) and isinstance(key, str)
+    ]
 
 
 def token(key: str, value: Any) -> bytes:

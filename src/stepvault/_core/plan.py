@@ -127,7 +127,7 @@ def run(op: Op[T], driver: Driver) -> T:
         request = next(op)
         while True:
             try:
-                reply = driver.execute(request) if type(request) is Batch else _answer(request, driver)
+                reply = answer(request, driver)
             except BaseException as exc:
                 request = op.throw(exc)
             else:
@@ -136,7 +136,10 @@ def run(op: Op[T], driver: Driver) -> T:
         return stop.value  # type: ignore[no-any-return]
 
 
-def _answer(request: Request, driver: Driver) -> Any:
+def answer(request: Request, driver: Driver) -> Any:
+    """What a driver has to say to a request."""
+    if type(request) is Batch:
+        return driver.execute(request)
     if type(request) is Atomic:
         with driver.session(request.mode) as session:
             return run(request.op, session)

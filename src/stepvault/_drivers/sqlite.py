@@ -7,6 +7,7 @@ import os
 import sqlite3
 import threading
 import weakref
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, TypeVar
@@ -199,7 +200,16 @@ class SqliteDriver:
             self._after_fork()
         if self._worker is None:
             self._worker = Worker("stepvault-sqlite")
-        return await self._worker.do(run, op, self)
+        return await self._worker.arun(op, self)
+
+    def joins(self, batch: Batch) -> bool:
+        """Whether a batch may share a transaction with others."""
+        return not batch.durable and not batch.outside and _mode_of(batch) == "write"
+
+    def execute_together(self, batches: Sequence[Batch]) -> list[list[Any]]:
+        """Run batches in one transaction, each of them whole or not at all; if that fails, none of them."""
+        with _Session(self, "write") as session:
+            return [session.execute_apart(batch) for batch in batches]
 
 
 class _Session:
@@ -286,8 +296,35 @@ class _Session:
                 break
         return replies
 
+    def execute_apart(self, batch: Batch) -> list[Any]:
+        """Run a batch that, if it is refused, leaves the rest of the transaction alone."""
+        doubtful = any(statement.guard for statement in batch.statements[1:] if type(statement) is Stmt)
+        if doubtful:  # a first statement that is refused has changed nothing
+            self.cursor.execute("SAVEPOINT stepvault_batch")
+        replies = self.execute(batch)
+        if doubtful and self.refused:
+            self.cursor.execute("ROLLBACK TO stepvault_batch")
+        if doubtful:
+            self.cursor.execute("RELEASE stepvault_batch")
+        self.refused = False
+        return replies
+
     def session(self, mode: Mode) -> nullcontext[_Session]:
         return nullcontext(self)
+
+
+def path_of(conn_string: str | os.PathLike[str]) -> str:
+    """The file of a connection string: `sqlite:///relative`, `sqlite:////absolute`, or the path itself.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    path = os.fspath(conn_string) if isinstance(conn_string, os.PathLike) else conn_string
+    if not isinstance(path, str):
+        raise ConfigurationError(f"An SQLite database is named by a path or a URL, not by {type(path).__name__}.")
+    if path.startswith("sqlite:///"):
+        return path.removeprefix("sqlite:///") or ":memory:"
+    return path
 
 
 def _mode_of(batch: Batch) -> Mode | None:

@@ -11,6 +11,7 @@ import aiosqlite
 from stepvault._core.plan import Batch, Mode, Op, Stmt, arun
 from stepvault._drivers.gate import HybridGate
 from stepvault._drivers.sqlite_errors import translated
+from stepvault.errors import ConfigurationError
 
 T = TypeVar("T")
 
@@ -22,6 +23,10 @@ class AiosqliteDriver:
     """
 
     def __init__(self, connection: aiosqlite.Connection) -> None:
+        if not isinstance(connection, aiosqlite.Connection):
+            raise ConfigurationError(
+                f"Pass an aiosqlite.Connection, a sqlite3.Connection or a path, not {type(connection).__name__}."
+            )
         self._connection = connection
         self._gate = HybridGate()
         self._ready = False
@@ -79,6 +84,10 @@ class _Session:
     __slots__ = ("_connection", "refused")
 
     def __init__(self, connection: aiosqlite.Connection) -> None:
+        if not isinstance(connection, aiosqlite.Connection):
+            raise ConfigurationError(
+                f"Pass an aiosqlite.Connection, a sqlite3.Connection or a path, not {type(connection).__name__}."
+            )
         self._connection = connection
         self.refused = False
 

@@ -15,7 +15,7 @@ from stepvault._core import plan
 def batches(saver: Any) -> Iterator[list[Any]]:
     """Every batch that any operation sends meanwhile."""
     seen: list[Any] = []
-    answer, aanswer = plan._answer, plan._aanswer
+    answer, aanswer = plan.answer, plan._aanswer
 
     def counting(request: Any, driver: Any) -> Any:
         if isinstance(request, plan.Batch):
@@ -27,16 +27,16 @@ def batches(saver: Any) -> Iterator[list[Any]]:
             seen.append(request)
         return await aanswer(request, driver)
 
-    plan._answer, plan._aanswer = counting, acounting
+    plan.answer, plan._aanswer = counting, acounting
     try:
         yield seen
     finally:
-        plan._answer, plan._aanswer = answer, aanswer
+        plan.answer, plan._aanswer = answer, aanswer
 
 
 def die_after(count: int) -> None:
     """Kill this process with SIGKILL once it has sent so many batches."""
-    answer = plan._answer
+    answer = plan.answer
     left = count
 
     def counting(request: Any, driver: Any) -> Any:
@@ -47,4 +47,4 @@ def die_after(count: int) -> None:
             left -= 1
         return answer(request, driver)
 
-    plan._answer = counting
+    plan.answer = counting
