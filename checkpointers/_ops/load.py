@@ -32,17 +32,15 @@ from stepvault.errors import PayloadError
 def get_tuple(scope: Scope, at: Address, known: Known | None = None) -> Op[CheckpointTuple | None]:
     """One checkpoint with its pending writes; None if there is none."""
     known = known or scope.core.knowledge.of(at.key)
-    evolves = scope.core.evolution
-    if evolves:
-        space = yield from evolution.stored_space(scope, at)
+    space = (yield from evolution.stored_space(scope, at)) if scope.core.evolution else None
+    if space is not None:
         at = evolution.stored_at(at, space)
     checkpoint = at.checkpoint
     if checkpoint is None and at.run is not None:
         checkpoint = yield from answers.begins_again(scope, at)
     loaded, elements, view = yield from read(scope, known, at.key, at.ns, checkpoint)
     state = _state_of(loaded.thread, view) if loaded.thread else State()
-    mortal = state.expires_at is not None and loaded.thread is not None
-    if mortal and loaded.thread is not None and (yield from is_over_for(scope, at, loaded.thread, state)):
+    if state.expires_at is not None and loaded.thread and (yield from is_over_for(scope, at, loaded.thread, state)):
         loaded, state = Loaded(), State()
     if at.run is not None:
         yield from permits.may_load(scope, at, state)
@@ -58,7 +56,7 @@ def get_tuple(scope: Scope, at: Address, known: Known | None = None) -> Op[Check
     decoder = scope.decoder(elements)
     size = view.size if view is not None else sum(map(len, elements.values()))
     renames = None
-    if evolves:
+    if space is not None:
         renames = yield from evolution.renames_of(scope, at.key, row, loaded.writes, decoder, space)
         evolution.note(at, renames)
     runs = at.run is not None

@@ -65,10 +65,7 @@ def put(
         record = yield from scope.core.compute(
             lambda: record_of(scope, at, encoder, checkpoint, kept, new_versions, parent), size
         )
-        before = state_of(view)
-        upkeep = Upkeep((), before)
-        if before.pending:
-            upkeep = yield from on_checkpoint(scope, at, view, before, checkpoint_id, kept.get("source"))
+        upkeep = yield from _upkeep(scope, at, view, checkpoint_id, kept.get("source"))
         state, names = upkeep.state, NOBODY
         if matters(scope, at, state):
             active = state if compacts else (yield from touched(scope, at, state))
@@ -98,6 +95,13 @@ def put(
         return (yield from store(scope, at, known, partial(attempt, carried), needs, at.checkpoint))
 
     return (yield from along(scope, at, INSIDE if at.ns else checkpoint["id"], write))
+
+
+def _upkeep(scope: Scope, at: Address, view: View | None, checkpoint_id: bytes, source: Any) -> Op[Upkeep]:
+    state = state_of(view)
+    if not state.pending:
+        return Upkeep((), state)
+    return (yield from on_checkpoint(scope, at, view, state, checkpoint_id, source))
 
 
 def record_of(

@@ -183,8 +183,7 @@ class SqliteDialect(Purging):
             if guard.thread:
                 batch.append(Stmt(SQL["drop_meta"], (guard.thread.no, row.ns, row.id)))
             batch.append(Stmt(SQL["add_meta"], [(*target, token, row.ns, row.id) for token in tokens], many=True))
-        if notes:
-            batch += _notes(guard, notes)
+        batch += _notes(guard, notes)
         return _number(guard, (yield Batch(batch, durable=guard.durable)))
 
     def put_writes(

@@ -56,7 +56,9 @@ def record(scope: Scope, key: ThreadKey, checkpoint: bytes) -> Op[bool]:
 
     if not nodes:
         return False
-    return (yield from store(scope, at, scope.core.knowledge.of(at.key), attempt, lambda view: False, None, check=False))
+    return (
+        yield from store(scope, at, scope.core.knowledge.of(at.key), attempt, lambda view: False, None, check=False)
+    )
 
 
 def take(scope: Scope, at: Address, checkpoint: bytes) -> Op[None]:
