@@ -15,14 +15,13 @@ from typing import Any
 from stepvault._core.chunks import ChunkRow, pack_rows
 from stepvault._core.codec import unpack
 from stepvault._core.knowledge import ThreadKey
-from stepvault._core.manifest import pack_pages
 from stepvault._core.metadata import tokens
 from stepvault._core.plan import Atomic, Op
 from stepvault._core.record import decode_record, decode_writes, encode_record, encode_writes
 from stepvault._core.rows import CheckpointRow, Elements, Guard, Note, Removal, ThreadRow, WriteRow
 from stepvault._core.serde.scrubbing import ASKED, ERASED, Path, Scrubber
 from stepvault._core.state import State
-from stepvault._core.values import Decoder, pages_under
+from stepvault._core.values import Decoder, refs_of
 from stepvault.checkpointers._ops import effect_hints, effects, reads, subjects, transfer
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.erasing.forms import Rewriter, elements_of
@@ -109,13 +108,13 @@ class _Rows:
         for row, record in records:
             record = rewriter.record(record)
             body = scope.core.codec.pack(encode_record(record), record=True)
-            after = row._replace(body=body, refs=pack_pages(record.pages()))
+            after = row._replace(body=body, refs=record.refs())
             checkpoints.append((after, tokens(metadata_of(record, decoder))))
         rewritten = []
         for written, found in writes:
             forms = rewriter.writes(found)
             packed = encode_writes(found.path, forms, found.tick, found.state_version)
-            refs = pack_pages(pages_under([write.form for write in forms]))
+            refs = refs_of(write.form for write in forms)
             rewritten.append(written._replace(body=scope.core.codec.pack(packed, record=True), refs=refs))
         return cls(checkpoints, rewritten, rewriter.kept, rewriter.elements)
 
