@@ -1,145 +1,204 @@
-"""Sealing a database that holds unsealed threads, while the app runs.
+"""Sealing a database that holds unsealed rows, and back, while the app runs.
 
 A marker opens a window in which processes with keys read both kinds and processes without are turned away. Thread by
-thread is copied sealed, under its token and with the same generation, and deleted where it was; a thread that was
-written meanwhile is copied again. When a pass finds nothing more, and every process without keys must have looked at
-the marker, the window is closed. Killed anywhere, the next run goes on: what is left is found by looking.
+thread is copied in its new form, with the same generation, and deleted where it was; a thread that was written
+meanwhile is copied again. When a pass finds nothing more, and every process must have looked at the marker, the
+window is closed. Killed anywhere, the next run goes on: what is left is found by looking.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
-from stepvault._core.envelope import is_sealed
 from stepvault._core.ids import text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Atomic, Call, Op
-from stepvault._core.rows import DocChange, Guard, Note
+from stepvault._core.rows import Doc, DocChange, Guard
 from stepvault._core.state import State
-from stepvault._keystore import marker
 from stepvault._keystore.keys import Keys
-from stepvault._keystore.marker import MARKER_KEY, MARKER_SPACE
-from stepvault.checkpointers._ops import admission, subjects, transfer
+from stepvault._keystore.marker import MARKER_KEY, MARKER_SPACE, Marker
+from stepvault.checkpointers._dialect import Dialect
+from stepvault.checkpointers._ops import admission, transfer
 from stepvault.checkpointers._ops.context import Scope
-from stepvault.checkpointers._ops.doc_marks import SPACES, marked
+from stepvault.checkpointers._ops.doc_marks import SPACES
 from stepvault.checkpointers._ops.inbox import keeping
-from stepvault.checkpointers._ops.spaces import space
+from stepvault.checkpointers._ops.spaces import is_of_tenant, space, tenant_of
 from stepvault.checkpointers._ops.transfer import Whole
 from stepvault.checkpointers._sealed import SealedDialect
 from stepvault.erasure import PurgeStep
 from stepvault.errors import ConfigurationError, ConflictError
 
 SETTLE = admission.RECHECK + 5.0  # seconds until every process has looked at the marker
-_WINDOW = 600_000  # milliseconds that the marker is good for; renewed on the way
+WINDOW = 600_000  # milliseconds that the marker is good for; renewed on the way
 _PAGE = 100
 _TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class SealProgress:
-    """How far sealing got.
+    """How far sealing or unsealing got.
 
     Attributes:
-        threads: Threads that this run sealed.
-        passes: Times it went through all threads.
+        threads: Threads that this run converted.
+        passes: Times it went through everything.
         conflicts: Ids of threads that exist twice, as a process without keys wrote one anew; the sealed one is read.
         purged: What was done at the end to have the unsealed rows leave files too, and what was not.
+        items: Items of the store that this run converted.
     """
 
     threads: int = 0
     passes: int = 0
     conflicts: tuple[str, ...] = ()
     purged: tuple[PurgeStep, ...] = ()
+    items: int = 0
 
 
 Report = Callable[[SealProgress], None]
 
 
-def seal(scope: Scope, settle: float = SETTLE, report: Report | None = None) -> Op[SealProgress]:
-    """Seal every thread of every tenant.
+class Memory(Protocol):
+    """The items that are converted along; the store has a window of its own."""
 
-    Raises:
-        ConfigurationError: There is no keyring, or an erasure is under way.
-        ConflictError: A thread exists sealed and unsealed; delete the one that is not wanted, and run again.
-    """
-    core = scope.core
-    if core.keys is None or not isinstance(core.dialect, SealedDialect):
-        raise ConfigurationError("seal() needs a vault that was opened with keyring=.")
-    yield from core.dialect.setup()
-    yield from core.keys.at(core.keys.store.setup())
-    run = _Run(scope, core.dialect, core.keys, report)
-    if not (yield from run.renew()):
-        return run.progress  # it is sealed
-    core.tables.ready = True
-    began = core.monotonic()
-    while True:
-        found = yield from run.once()
-        waiting = settle - (core.monotonic() - began)
-        if not found and waiting <= 0:
-            break
-        if not found:
-            yield _sleep(min(1.0, waiting))
-    if run.progress.conflicts:
-        raise ConflictError(f"{len(run.progress.conflicts)} threads exist sealed and unsealed, see the progress.")
-    yield from run.close()
-    return run.progress
+    def renew(self) -> Op[bool]: ...
+    def once(self) -> Op[int]: ...
+    def close(self) -> Op[None]: ...
 
 
-class _Run:
-    """One run of `seal`."""
+class Conversion:
+    """One run in one direction; a subclass says which."""
 
-    def __init__(self, scope: Scope, sealed: SealedDialect, keys: Keys, report: Report | None) -> None:
-        self._scope = scope
-        self._sealed = sealed
-        self._plain = sealed.inner
-        self._keys = keys
-        self._report = report
+    def __init__(self, scope: Scope, report: Report | None, memory: Memory | None) -> None:
+        core = scope.core
+        if core.keys is None or not isinstance(core.dialect, SealedDialect):
+            raise ConfigurationError(f"{self.name}() needs a vault that was opened with keyring=.")
+        self.scope = scope
+        self.sealed = core.dialect
+        self.plain = core.dialect.inner
+        self.keys: Keys = core.keys
         self.progress = SealProgress()
+        self._report = report
+        self._memory = memory
+        self._open = False  # whether there are threads to look at
+
+    # -- what a direction decides
+
+    name: str
+    source: Dialect
+    settles_first: bool  # whether every process has to know before anything changes
+
+    def window(self, found: Marker | None, until: int) -> Op[Marker | None]:
+        """The marker of the open window; None: there is nothing to do."""
+        raise NotImplementedError
+
+    def closed(self) -> Op[Marker]:
+        """The marker of the end."""
+        raise NotImplementedError
+
+    def waiting(self, tenant: bytes, stored: Sequence[bytes]) -> Op[list[ThreadKey]]:
+        """Which of these thread columns are of threads to convert."""
+        raise NotImplementedError
+
+    def turn(self, scope: Scope, key: ThreadKey, whole: Whole) -> Op[bool | None]:
+        """Copy a thread and delete it where it was; None: it was written meanwhile, False: it exists twice."""
+        raise NotImplementedError
+
+    def turned(self, scope: Scope, name: str, doc: Doc) -> Op[Doc | None]:
+        """A doc in its new form; None if it has it."""
+        raise NotImplementedError
+
+    # -- the run
+
+    def run(self, settle: float) -> Op[SealProgress]:
+        """Convert everything of every tenant."""
+        core = self.scope.core
+        yield from self.sealed.setup()
+        yield from self.keys.at(self.keys.store.setup())
+        if not (yield from self.renew()):
+            return self.progress
+        core.tables.ready = True
+        began = core.monotonic()
+        while self.settles_first and core.monotonic() - began < settle:
+            yield _sleep(min(1.0, settle))
+            yield from self.renew()
+        while True:
+            found = yield from self._once()
+            waiting = settle - (core.monotonic() - began)
+            if not found and waiting <= 0:
+                break
+            if not found:
+                yield _sleep(min(1.0, waiting))
+        if self.progress.conflicts:
+            raise ConflictError(f"{len(self.progress.conflicts)} threads exist sealed and unsealed, see the progress.")
+        yield from self._close()
+        return self.progress
 
     def renew(self) -> Op[bool]:
-        """Open the window or keep it open; False if the database is sealed."""
-        index = yield from self._keys.index()
-        docs = yield from self._plain.get_docs(MARKER_SPACE, [MARKER_KEY])
-        now = yield from self._plain.now()
-        if docs:
-            found = marker.Marker.of(docs[0])
-            yield from self._keys.expect(found.deployment)
-            if found.window is None:
-                self._keys.accept_plain = False
+        """Open the windows or keep them open; False if there is nothing to do."""
+        self._open = yield from self._renew()
+        items = (yield from self._memory.renew()) if self._memory is not None else False
+        return self._open or items
+
+    def _renew(self) -> Op[bool]:
+        while True:
+            docs = yield from self.plain.get_docs(MARKER_SPACE, [MARKER_KEY])
+            now = yield from self.plain.now()
+            found = Marker.of(docs[0]) if docs else None
+            if found is not None:
+                yield from self.keys.expect(found.deployment)
+            wanted = yield from self.window(found, now + WINDOW)
+            if wanted is None:
+                self.keys.accept_plain = self.keys.leaving = False
                 return False
-        body = marker.sealing(index, now + _WINDOW).body()
-        change = DocChange(MARKER_KEY, body, self._scope.core.random(8), docs[0].version if docs else None)
-        if not (yield from self._plain.write_docs(MARKER_SPACE, [change], durable=True)):
-            return (yield from self.renew())
-        self._keys.accept_plain = True
-        self._scope.core.tables.admitted = self._scope.core.monotonic()
-        return True
+            version = docs[0].version if docs else None
+            change = DocChange(MARKER_KEY, wanted.body(), self.scope.core.random(8), version)
+            if (yield from self.plain.write_docs(MARKER_SPACE, [change], durable=True)):
+                self.keys.accept_plain, self.keys.leaving = True, wanted.is_leaving
+                self.scope.core.tables.admitted = self.scope.core.monotonic()
+                return True
 
-    def close(self) -> Op[None]:
-        """Close the window."""
-        index = yield from self._keys.index()
-        (doc,) = yield from self._plain.get_docs(MARKER_SPACE, [MARKER_KEY])
-        change = DocChange(MARKER_KEY, marker.sealed(index).body(), self._scope.core.random(8), doc.version)
-        yield from self._plain.write_docs(MARKER_SPACE, [change], durable=True)
-        self._keys.accept_plain = False
-        self.progress = replace(self.progress, purged=tuple((yield from self._plain.purge())))
+    def _close(self) -> Op[None]:
+        if self._memory is not None:
+            yield from self._memory.close()
+        if self._open:
+            docs = yield from self.plain.get_docs(MARKER_SPACE, [MARKER_KEY])
+            wanted = yield from self.closed()
+            change = DocChange(MARKER_KEY, wanted.body(), self.scope.core.random(8), docs[0].version)
+            yield from self.plain.write_docs(MARKER_SPACE, [change], durable=True)
+            self.keys.accept_plain = False
+            self.scope.core.tables.admitted = float("-inf")
+        self.progress = replace(self.progress, purged=tuple((yield from self.plain.purge())))
 
-    def once(self) -> Op[int]:
-        """Seal what is not sealed yet; how much there was."""
+    def _once(self) -> Op[int]:
+        """Convert what is not yet; how much there was."""
+        found = (yield from self._tenants()) if self._open else 0
+        if self._memory is not None:
+            items = yield from self._memory.once()
+            self._note(items=self.progress.items + items)
+            found += items
+        self.progress = replace(self.progress, passes=self.progress.passes + 1)
+        return found
+
+    def _tenants(self) -> Op[int]:
         found = 0
-        for tenant in (yield from self._plain.tenants()):
-            scope = replace(self._scope, tenant=tenant)
+        spaces = yield from self.plain.spaces()
+        tenants = {*(yield from self.plain.tenants()), *map(tenant_of, filter(is_of_tenant, spaces)), self.scope.tenant}
+        for tenant in sorted(tenants):
+            scope = replace(self.scope, tenant=tenant)
             found += yield from self._docs(scope)
             threads = yield from self._threads(scope)
             if threads:
                 yield from keeping.rebuild(scope)
             found += threads
-        self.progress = replace(self.progress, passes=self.progress.passes + 1)
         return found
+
+    def _note(self, **fields: Any) -> None:
+        before, self.progress = self.progress, replace(self.progress, **fields)
+        if self._report is not None and self.progress != before:
+            self._report(self.progress)
 
     # -- threads
 
@@ -147,17 +206,17 @@ class _Run:
         found, after = 0, None
         while True:
             yield from self.renew()
-            rows = yield from self._plain.threads(scope.tenant, _PAGE, after)
-            for thread in (yield from self._sealed.unsealed(scope.tenant, [row.thread for row in rows])):
-                found += yield from self._thread(scope, ThreadKey(scope.tenant, thread))
+            rows = yield from self.plain.threads(scope.tenant, _PAGE, after)
+            for key in (yield from self.waiting(scope.tenant, [row.thread for row in rows])):
+                found += yield from self._thread(scope, key)
             if len(rows) < _PAGE:
                 return found
             after = rows[-1].no
 
     def _thread(self, scope: Scope, key: ThreadKey) -> Op[int]:
         for _ in range(_TRIES):
-            once = self._once(scope, key)
-            done = (yield Atomic(once, "write")) if self._plain.locks else (yield from once)
+            once = self._turn(scope, key)
+            done = (yield Atomic(once, "write")) if self.plain.locks else (yield from once)
             if done is None:
                 continue
             scope.core.knowledge.forget(key)
@@ -165,64 +224,44 @@ class _Run:
                 known = dict.fromkeys((*self.progress.conflicts, text_of(key.thread)))
                 self.progress = replace(self.progress, conflicts=tuple(known))
                 return 0
-            self.progress = replace(self.progress, threads=self.progress.threads + 1)
-            if self._report is not None:
-                self._report(self.progress)
+            self._note(threads=self.progress.threads + 1)
             return 1
         return 1  # written without pause: the next pass looks again
 
-    def _once(self, scope: Scope, key: ThreadKey) -> Op[bool | None]:
-        """Seal one thread; None: it was written meanwhile, False: it exists sealed too."""
-        yield from self._plain.lock(key)
-        whole = yield from transfer.read(scope, self._plain, key)
-        if whole is None:
-            return True
-        whole, state = self._converted(scope, whole)
-        uid, rev = bytes(whole.thread.uid), scope.core.random(8)
-        sealed = yield from transfer.give(scope, self._sealed, Guard(key, None, uid, rev, state.pack()), whole)
-        if not sealed:
-            return False
-        if (yield from self._plain.delete(key, whole.thread.rev)) is not None:
-            return True
-        yield from self._sealed.withdraw(key)
-        return None
-
-    def _converted(self, scope: Scope, whole: Whole) -> tuple[Whole, State]:
-        """The subjects of a thread under the tokens of a sealed database."""
-        state = State.unpack(whole.thread.extents)
-        names = [scope.native.loads(note.body) for note in whole.notes if note.key[:1] == subjects.PREFIX and note.body]
-        people = {subjects.token(scope, name): name for name in names}
-        notes = [note for note in whole.notes if note.key[:1] != subjects.PREFIX]
-        notes += [Note(subjects.PREFIX + token, scope.native.dumps(name)) for token, name in people.items()]
-        return replace(whole, notes=notes), replace(state, subjects=tuple(people))
+    def _turn(self, scope: Scope, key: ThreadKey) -> Op[bool | None]:
+        yield from self.sealed.lock(key)
+        whole = yield from transfer.read(scope, self.source, key)
+        return True if whole is None else (yield from self.turn(scope, key, whole))
 
     # -- docs
 
     def _docs(self, scope: Scope) -> Op[int]:
         found = 0
         for name in SPACES:
-            where = space(scope, name)
-            after = b""
+            where, after = space(scope, name), b""
             while True:
-                docs = yield from self._plain.docs(where, b"", after, _PAGE)
+                docs = yield from self.plain.docs(where, b"", after, _PAGE)
                 for doc in docs:
-                    if is_sealed(doc.body):
-                        continue
-                    if name == "erasures" and doc.key[:1] == b"o":
-                        raise ConfigurationError("An erasure is under way; finish it with vault.erasure before.")
-                    found += yield from self._doc(scope, where, marked(name, doc.key, scope.mark), doc)
+                    new = yield from self.turned(scope, name, doc)
+                    if new is not None:
+                        found += yield from self._put_doc(scope, where, doc, new)
                 if len(docs) < _PAGE:
                     break
                 after = docs[-1].key
         return found
 
-    def _doc(self, scope: Scope, where: bytes, key: bytes, doc: Any) -> Op[bool]:
-        body = yield from self._sealed.sealed_doc(where, key, doc.body)
-        if key == doc.key:
-            changes = [DocChange(key, body, scope.core.random(8), doc.version)]
+    def _put_doc(self, scope: Scope, where: bytes, old: Doc, new: Doc) -> Op[bool]:
+        version = scope.core.random(8)
+        if new.key == old.key:
+            changes = [DocChange(new.key, new.body, version, old.version)]
         else:
-            changes = [DocChange(key, body, scope.core.random(8)), DocChange(doc.key, None, b"", doc.version)]
-        return (yield from self._plain.write_docs(where, changes))
+            changes = [DocChange(new.key, new.body, version), DocChange(old.key, None, b"", old.version)]
+        return (yield from self.plain.write_docs(where, changes))
+
+
+def guard_of(scope: Scope, key: ThreadKey, whole: Whole, state: State) -> Guard:
+    """A new thread of the same generation."""
+    return Guard(key, None, bytes(whole.thread.uid), scope.core.random(8), state.pack())
 
 
 def _sleep(seconds: float) -> Call:

@@ -122,6 +122,10 @@ class Dialect(Protocol):
         """Every tenant that has a thread."""
         ...
 
+    def spaces(self) -> Op[list[bytes]]:
+        """Every space that has docs, where the backend can tell; Redis cannot, and gives none."""
+        ...
+
     def threads_of_runs(self, tenant: bytes, runs: Sequence[bytes]) -> Op[list[ThreadKey]]:
         """Threads that hold rows of these runs."""
         ...

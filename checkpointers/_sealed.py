@@ -75,6 +75,9 @@ class SealedDialect(SealedLists):
     def tenants(self) -> Op[list[bytes]]:
         return (yield from self._inner.tenants())
 
+    def spaces(self) -> Op[list[bytes]]:
+        return (yield from self._inner.spaces())
+
     def purge(self, *, rewrite: bool = False) -> Op[list[PurgeStep]]:
         return (yield from self._inner.purge(rewrite=rewrite))
 
@@ -170,6 +173,8 @@ class SealedDialect(SealedLists):
                 return Opening(bare, _PLAIN, notes)
             seal = yield from self._keys.sealer(guard.key.tenant, bytes(guard.uid))
             return (yield from self._sealing(bare, seal, notes))
+        if self._keys.leaving:
+            return Opening(guard, _PLAIN, notes)
         seal = yield from self._keys.create(guard.key.tenant, bytes(guard.uid))
         opening = yield from self._sealing(guard, seal, notes)
         return opening._replace(notes=[rows_of.sealed_id(seal, guard.key.thread), *opening.notes])
@@ -182,7 +187,7 @@ class SealedDialect(SealedLists):
     def _stored(self, guard: Guard, opening: Opening, no: Any) -> Op[Place | None]:
         """Where a written thread is; the key of one that somebody else created first is forgotten."""
         if no is None:
-            if guard.thread is None:
+            if guard.thread is None and opening.seal is not _PLAIN:
                 yield from self._keys.discard(bytes(guard.uid))
             return None
         return Place(no, guard.key.tenant, opening.seal is _PLAIN)
@@ -214,6 +219,9 @@ class SealedDialect(SealedLists):
 
     def begin_copy(self, guard: Guard) -> Op[ThreadRow | None]:
         """See `Dialect`; a key that was made for it before stays, for whoever goes on with an interrupted copy."""
+        if self._keys.leaving:
+            plain = yield from self._inner.begin_copy(guard)
+            return plain and placed(plain, guard.key.tenant, plain=True)
         seal = yield from self._keys.ensure(guard.key.tenant, bytes(guard.uid))
         opening = yield from self._sealing(guard, seal, ())
         thread = yield from self._inner.begin_copy(opening.guard)
@@ -227,7 +235,7 @@ class SealedDialect(SealedLists):
         opening = yield from self._opening(guard)
         return (yield from self._inner.finish_copy(opening.guard))
 
-    # -- sealing an unsealed database, see `_conversion`
+    # -- sealing an unsealed database and back, see `_conversion`
 
     @property
     def inner(self) -> Dialect:
@@ -239,6 +247,20 @@ class SealedDialect(SealedLists):
         found = yield from self._inner.notes_at([(ThreadKey(tenant, thread), REAL_ID) for thread in stored])
         return [thread for thread, (row, body) in zip(stored, found, strict=True) if row is not None and body is None]
 
+    def still_sealed(self, tenant: bytes, stored: Sequence[bytes]) -> Op[list[ThreadKey]]:
+        """The real ids of those of these thread columns that hold a token; rows whose key is destroyed go."""
+        found = []
+        for thread, name in (yield from self._names(tenant, stored)).items():
+            if name is None:
+                yield from self._inner.delete(ThreadKey(tenant, thread))
+            elif not name.plain:
+                found.append(ThreadKey(tenant, name.thread))
+        return found
+
+    def sealed_key(self, key: ThreadKey) -> Op[ThreadKey]:
+        """What stands in the thread column of a sealed thread."""
+        return (yield from self._token(key))
+
     def withdraw(self, key: ThreadKey) -> Op[None]:
         """Take back a sealed copy whose original was written meanwhile; its key stays for the next one."""
         yield from self._inner.delete((yield from self._token(key)))
@@ -246,6 +268,10 @@ class SealedDialect(SealedLists):
     def sealed_doc(self, space: bytes, key: bytes, body: bytes) -> Op[bytes]:
         seal = yield from self._keys.sealer(b"", ROOT)
         return seal.seal(identity.doc(space, key), body)
+
+    def opened_doc(self, space: bytes, key: bytes, body: bytes) -> Op[bytes]:
+        seal = yield from self._keys.sealer(b"", ROOT, [body])
+        return seal.open(identity.doc(space, key), body)
 
     # -- notes and docs
 
@@ -311,7 +337,7 @@ class SealedDialect(SealedLists):
         return [doc._replace(body=seal.open(identity.doc(space, doc.key), doc.body)) for doc in docs]
 
     def write_docs(self, space: bytes, changes: Sequence[DocChange], *, durable: bool = False) -> Op[bool]:
-        if changes and space != MARKER_SPACE:
+        if changes and space != MARKER_SPACE and not self._keys.leaving:
             seal = yield from self._keys.sealer(b"", ROOT)
             changes = [
                 change

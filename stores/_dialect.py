@@ -116,6 +116,22 @@ class IndexRecord(NamedTuple):
     ready: bool  # False: a reindex is under way
 
 
+class Whole(NamedTuple):
+    """One version of an item with all that belongs to it.
+
+    Attributes:
+        name: Of this version, as `Dialect.page` gives it.
+        no: As in `ItemRow`.
+        tenant: Whose it is.
+        item: What was stored; the vectors of an item may be one behind the other.
+    """
+
+    name: Any
+    no: int
+    tenant: bytes
+    item: NewItem
+
+
 class Dialect(Protocol):
     """Storage primitives of one backend."""
 
@@ -173,6 +189,25 @@ class Dialect(Protocol):
 
         `after` is None for the first page. A name is of one version of an item.
         """
+        ...
+
+    def names(self, tenant: bytes, rows: Sequence[ItemRow]) -> list[Any]:
+        """The names of rows, as `page` gives them."""
+        ...
+
+    def whole(self, names: Sequence[Any]) -> Op[list[Whole]]:
+        """All of these versions that still are."""
+        ...
+
+    def exchange(self, changes: Sequence[tuple[Whole, NewItem | None]]) -> Op[None]:
+        """Give versions that still are another form, which may have another name, or none.
+
+        Their times, deadline and order stay. Where there is a newer item of the new name, that one stays.
+        """
+        ...
+
+    def now(self) -> Op[int]:
+        """The database's time in milliseconds since 1970."""
         ...
 
     def set_vectors(self, vectors: Sequence[tuple[Any, Sequence[bytes]]]) -> Op[None]:

@@ -16,6 +16,7 @@ from typing_extensions import Self
 from stepvault._core import plan
 from stepvault._core.ids import text_key
 from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
+from stepvault.stores._admission import admitted, is_due
 from stepvault.stores._dialect import Dialect, Removed
 from stepvault.stores._ops import batch, indexing, namespaces, remove, threads
 from stepvault.stores._ops.batch import Plan as Prepared
@@ -130,10 +131,15 @@ class StoreShell(BaseStore):
         await self.aclose()
 
     def _run(self, op: plan.Op[T]) -> T:
-        return self._driver.run(indexing.prepared(self._scope.core, op))
+        return self._driver.run(self._admitted(op))
 
     async def _arun(self, op: plan.Op[T]) -> T:
-        return await self._driver.arun(indexing.prepared(self._scope.core, op))
+        return await self._driver.arun(self._admitted(op))
+
+    def _admitted(self, op: plan.Op[T]) -> plan.Op[T]:
+        """The operation, after what has to come before it."""
+        core = self._scope.core
+        return indexing.prepared(core, admitted(core, op) if is_due(core) else op)
 
     # -- items
 

@@ -14,6 +14,7 @@ from stepvault._keystore import marker
 from stepvault._keystore.keys import Keys
 from stepvault._keystore.marker import MARKER_KEY, MARKER_SPACE, Marker
 from stepvault.checkpointers._ops.context import Core
+from stepvault.checkpointers._ops.spaces import is_of_tenant
 from stepvault.errors import ConfigurationError
 
 logger = logging.getLogger("stepvault")
@@ -31,14 +32,15 @@ def check(core: Core) -> Op[None]:
 
     Raises:
         ConfigurationError: It is sealed and there is no keyring; or the keyring is there and it is not sealed, or
-            by the keys of another key store.
+            by the keys of another key store; or its unsealing was given up halfway.
         WrongKeyError, KeyNotFoundError, KeyUnavailableError: The keyring does not open the key store.
     """
     since = core.monotonic()
     found = yield from read(core)
     if core.keys is None:
-        if found is not None:
+        if found is not None and not found.is_unsealed:
             raise ConfigurationError("This database is sealed; pass keyring=. Nothing was read or changed.")
+        core.tables.marks = found.opened_marks() if found is not None else None
     else:
         yield from _check_sealed(core, core.keys, found)
     core.tables.admitted = since
@@ -54,7 +56,7 @@ def _check_sealed(core: Core, keys: Keys, found: Marker | None) -> Op[None]:
     if keys.elsewhere is not None and not core.tables.ready:
         yield from keys.at(keys.store.setup())
     if found is None:
-        if (yield from core.dialect.tenants()):
+        if (yield from core.dialect.tenants()) or any(map(is_of_tenant, (yield from core.dialect.spaces()))):
             raise ConfigurationError(
                 "This database holds unsealed threads and a keyring was given; seal it first, see vault.seal()."
             )
@@ -64,8 +66,12 @@ def _check_sealed(core: Core, keys: Keys, found: Marker | None) -> Op[None]:
         found = yield from read(core)
         assert found is not None
     yield from keys.expect(found.deployment)
+    if found.is_unsealed:
+        raise ConfigurationError("This database was unsealed; open it without keyring=, or seal it, see vault.seal().")
     index = yield from keys.index()
     passes = found.window is not None and found.plain_passes(index, (yield from core.dialect.now()))
+    if found.is_leaving and not passes:
+        raise ConfigurationError("This database is half unsealed and nobody goes on with it; run vault.unseal().")
     if found.window is not None and not passes:
         logger.warning("This database is being sealed, but nobody goes on with it; unsealed threads are not read.")
-    keys.accept_plain = passes
+    keys.accept_plain, keys.leaving = passes, passes and found.is_leaving

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 
+from stepvault._core.blind_index import Marks
 from stepvault._core.codec import Codec
 from stepvault._core.credentials import Credentials
 from stepvault._core.evolution import Evolution
@@ -55,6 +56,7 @@ class Tables:
 
     ready: bool = False
     admitted: float = float("-inf")
+    marks: Marks | None = None  # of a database that was unsealed
 
 
 @dataclass(slots=True)
@@ -112,7 +114,9 @@ class Scope:
 
     def mark(self, data: bytes) -> bytes:
         """What stands for an id where it can be read: a token of it in a sealed database, else the id itself."""
-        return data if self.core.keys is None else self.core.keys.mark(self.tenant, data)
+        if self.core.keys is not None:
+            return self.core.keys.mark(self.tenant, data)
+        return data if self.core.tables.marks is None else self.core.tables.marks.mark(self.tenant, data)
 
     @property
     def native(self) -> Port:

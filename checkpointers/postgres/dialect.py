@@ -170,6 +170,9 @@ class PostgresDialect:
     def tenants(self) -> Op[list[bytes]]:
         return [row[0] for row in (yield from self._ask("tenants"))]
 
+    def spaces(self) -> Op[list[bytes]]:
+        return [row[0] for row in (yield from self._ask("spaces"))]
+
     def threads_of_runs(self, tenant: bytes, runs: Sequence[bytes]) -> Op[list[ThreadKey]]:
         rows = yield from self._ask("threads_of_runs", tenant=tenant, runs=list(runs))
         return [ThreadKey(*row) for row in rows]

@@ -152,6 +152,9 @@ SELECT DISTINCT tenant FROM {thread} ORDER BY tenant
 
 -- Docs
 
+-- name: spaces
+SELECT DISTINCT space FROM {doc}
+
 -- name: docs
 SELECT key, version, body FROM {doc}
 WHERE space = %(space)s AND key >= %(prefix)s AND key > %(after)s AND key < %(beyond)s ORDER BY key LIMIT %(limit)s

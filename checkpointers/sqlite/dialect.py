@@ -158,6 +158,9 @@ class SqliteDialect(Purging):
     def tenants(self) -> Op[list[bytes]]:
         return [row[0] for row in (yield from _one(Stmt(SQL["tenants"])))]
 
+    def spaces(self) -> Op[list[bytes]]:
+        return [row[0] for row in (yield from _one(Stmt(SQL["spaces"])))]
+
     def threads_of_runs(self, tenant: bytes, runs: Sequence[bytes]) -> Op[list[ThreadKey]]:
         replies = yield Batch([Stmt(SQL["threads_of_run"], (tenant, run)) for run in runs])
         return list(dict.fromkeys(ThreadKey(*row) for rows in replies for row in rows))

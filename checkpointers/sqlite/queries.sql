@@ -190,6 +190,9 @@ FROM stepvault_meta WHERE t = ?1
 -- name: tenants
 SELECT DISTINCT tenant FROM stepvault_thread ORDER BY tenant
 
+-- name: spaces
+SELECT DISTINCT space FROM stepvault_doc
+
 -- name: threads_of_run
 SELECT t.tenant, t.thread FROM stepvault_thread t
 WHERE t.tenant = ?1 AND t.no IN (

@@ -12,7 +12,8 @@ from typing_extensions import Self
 
 from stepvault._upkeep import Upkeep
 from stepvault.checkpointers._beside import Threads
-from stepvault.checkpointers._conversion import SETTLE, SealProgress, seal
+from stepvault.checkpointers._conversion import SETTLE, SealProgress
+from stepvault.checkpointers._directions import seal, unseal
 from stepvault.checkpointers._effects import Effects
 from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._inbox import Inbox
@@ -25,6 +26,7 @@ from stepvault.compaction import CompactionReport, CountTokens, Summarise
 from stepvault.errors import ConfigurationError
 from stepvault.lineage import Lineage
 from stepvault.stores._beside import Beside
+from stepvault.stores._conversion import ItemConversion
 from stepvault.stores._ops import remove
 from stepvault.stores._ops import threads as store_threads
 from stepvault.stores._store import SyncManners
@@ -125,7 +127,7 @@ class Vault(Upkeep):
         return VaultKeys(self._checkpointer)
 
     def seal(self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None) -> SealProgress:
-        """Seal the threads of a database that is not sealed yet, while the app runs; see docs/encryption.md.
+        """Seal a database that is not sealed yet, memory included, while the app runs; see docs/encryption.md.
 
         May be killed, repeated, and run by several processes at once. Ends when every process that was opened
         without a keyring must have noticed, and nothing unsealed is left.
@@ -138,13 +140,39 @@ class Vault(Upkeep):
             ConfigurationError: This vault has no keyring, or an erasure is under way.
             ConflictError: A thread exists sealed and unsealed.
         """
-        return self._checkpointer._driver.run(seal(self._checkpointer._scope, settle, report))
+        scope, items = self._checkpointer._scope, ItemConversion(self.store, leaving=False)
+        return self._checkpointer._driver.run(seal(scope, settle, report, items))
 
     async def aseal(
         self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None
     ) -> SealProgress:
         """Async version of `seal`."""
-        return await self._checkpointer._driver.arun(seal(self._checkpointer._scope, settle, report))
+        scope, items = self._checkpointer._scope, ItemConversion(self.store, leaving=False)
+        return await self._checkpointer._driver.arun(seal(scope, settle, report, items))
+
+    def unseal(self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None) -> SealProgress:
+        """Undo `seal`, while the app runs: afterwards, the database is opened without keyring=.
+
+        May be killed, repeated, and run by several processes at once. Begins to convert when every process that was
+        opened with the keyring must have noticed; processes without it are turned away until the end.
+
+        Args:
+            settle: Seconds to wait for those processes; less only if there are none.
+            report: Called after each thread.
+
+        Raises:
+            ConfigurationError: This vault has no keyring, or the database is being sealed.
+            PayloadError: Something cannot be opened; what was not converted is still sealed.
+        """
+        scope, items = self._checkpointer._scope, ItemConversion(self.store, leaving=True)
+        return self._checkpointer._driver.run(unseal(scope, settle, report, items))
+
+    async def aunseal(
+        self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None
+    ) -> SealProgress:
+        """Async version of `unseal`."""
+        scope, items = self._checkpointer._scope, ItemConversion(self.store, leaving=True)
+        return await self._checkpointer._driver.arun(unseal(scope, settle, report, items))
 
     def for_tenant(self, tenant: str) -> Self:
         """A view of one tenant's data over the same connections; it sees and touches no other tenant's."""

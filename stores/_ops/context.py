@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -39,6 +40,7 @@ class Seen:
 
     tables: bool = False
     index: bool = False
+    admitted: float = float("-inf")  # since when it is known whether this store may use it
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class Core:
     keys: Keys | None = None  # of a sealed store, if they are its own to close
     seen: Seen = field(default_factory=Seen)
     wired: Wired = field(default_factory=Wired)
+    monotonic: Callable[[], float] = time.monotonic
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,22 @@ from typing_extensions import LiteralString
 from stepvault._core.plan import Atomic, Batch, Op, Stmt
 from stepvault._core.sqltext import literal
 from stepvault.errors import MissingDependencyError, StorageError
-from stepvault.stores._dialect import Find, Found, IndexRecord, ItemRow, Match, Near, NewItem, Removed, Reply, Work
+from stepvault.stores._dialect import (
+    Find,
+    Found,
+    IndexRecord,
+    ItemRow,
+    Match,
+    Near,
+    NewItem,
+    Removed,
+    Reply,
+    Whole,
+    Work,
+)
 from stepvault.stores.postgres.naming import Names
 from stepvault.stores.postgres.schema import QUERIES, Schema
-from stepvault.stores.postgres.vectors import AnnSettings, text_of_vector
+from stepvault.stores.postgres.vectors import AnnSettings, text_of_vector, vector_of_text
 
 _ABOVE = b"\xff"  # above every byte of a namespace
 _EXACT = 5000  # up to so many candidates are compared one by one; more go through the approximate index
@@ -209,6 +221,61 @@ class PostgresDialect:
             vector_no=[no for no, _ in rows],
             vector=[vector for _, vector in rows],
         )
+
+    # -- another form of the same items
+
+    def names(self, tenant: bytes, rows: Sequence[ItemRow]) -> list[Any]:
+        return [row.no for row in rows]
+
+    def whole(self, names: Sequence[Any]) -> Op[list[Whole]]:
+        embedded = {"embedded": self._text("embedded") if self._vectors is not None else "NULL::text[]"}
+        (rows,) = yield Batch([Stmt(self._text("whole", embedded), {"no": list(names)})])
+        found = []
+        for no, tenant, *columns, tokens, fields, words, vectors, body in rows:
+            numbers = None if tokens is None else struct.pack(f">{len(tokens)}q", *tokens)
+            floats = [vector_of_text(text) for text in vectors or ()]
+            item = NewItem._make([*columns, numbers, fields, words or "", floats, body])
+            found.append(Whole(no, no, tenant, item))
+        return found
+
+    def exchange(self, changes: Sequence[tuple[Whole, NewItem | None]]) -> Op[None]:
+        yield Atomic(self._exchange(changes), "write")
+
+    def _exchange(self, changes: Sequence[tuple[Whole, NewItem | None]]) -> Op[None]:
+        if any(new and (new.ns, new.key) != (old.item.ns, old.item.key) for old, new in changes):
+            yield from self._ask("lock_items")  # nobody takes a new name meanwhile
+        still = {no for (no,) in (yield from self._ask("still", no=[old.no for old, _ in changes]))}
+        present = [(old, new) for old, new in changes if old.no in still]
+        wanted = [(old.tenant, new.ns, new.key) for old, new in present if new]
+        columns: Any = zip(*wanted, strict=True) if wanted else ((), (), ())
+        asked = dict(zip(("tenant", "ns", "key"), map(list, columns), strict=True))
+        targets = {tuple(name): no for no, *name in (yield from self._ask("targets", **asked))}
+        gone, kept = [], []
+        for old, new in present:
+            other = targets.get((old.tenant, new.ns, new.key), old.no) if new else None
+            if new is None or other is None or other > old.no:
+                gone.append(old.no)
+                continue
+            kept.append((old.no, new))
+            if other != old.no:
+                gone.append(other)
+        yield from self._ask("drop_numbers", no=gone)
+        if kept:
+            yield from self._give(kept)
+
+    def _give(self, kept: Sequence[tuple[int, NewItem]]) -> Op[None]:
+        numbers = [no for no, _ in kept]
+        if self._vectors is not None:
+            yield from self._ask("drop_vectors_of", no=numbers)
+        args = {name: [getattr(new, name) for _, new in kept] for name in ("ns", "key", "thread", "fields", "body")}
+        tokens, words = [_token_array(new) for _, new in kept], [new.words or None for _, new in kept]
+        yield from self._ask("exchange", no=numbers, tokens=tokens, words=words, **args)
+        if self._vectors is not None:
+            yield from self.set_vectors([(no, new.vectors) for no, new in kept])
+
+    def now(self) -> Op[int]:
+        ((now,),) = yield from self._ask("now")
+        return now  # type: ignore[no-any-return]
 
     # -- lifetime
 

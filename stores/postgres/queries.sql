@@ -188,6 +188,44 @@ ON CONFLICT (id) DO UPDATE SET dims = excluded.dims, distance = excluded.distanc
 -- name: page
 SELECT i.no, i.fields, i.body FROM {item} i WHERE i.no > %(after)s AND {live} ORDER BY i.no LIMIT %(limit)s::bigint
 
+-- name: whole
+-- Words as often as they were there: their order is not kept.
+SELECT i.no, i.tenant, i.ns, i.key, i.ttl, i.thread, i.checkpoint, i.tokens, i.fields,
+    (SELECT string_agg(rtrim(repeat(w.lexeme || ' ', greatest(cardinality(w.positions), 1))), ' ')
+     FROM unnest(i.words) w),
+    {embedded}, i.body
+FROM {item} i WHERE i.no = ANY (%(no)s::bigint[])
+
+-- name: embedded
+(SELECT array_agg(v.embedding::text) FROM {vector} v WHERE v.item = i.id AND v.no = i.no)
+
+-- name: lock_items
+LOCK TABLE {item} IN SHARE ROW EXCLUSIVE MODE
+
+-- name: still
+SELECT no FROM {item} WHERE no = ANY (%(no)s::bigint[]) ORDER BY ns, key FOR UPDATE
+
+-- name: targets
+SELECT i.no, i.tenant, i.ns, i.key
+FROM unnest(%(tenant)s::bytea[], %(ns)s::bytea[], %(key)s::bytea[]) q (tenant, ns, key)
+JOIN {item} i ON i.tenant = q.tenant AND i.ns = q.ns AND i.key = q.key
+
+-- name: drop_numbers
+DELETE FROM {item} WHERE no = ANY (%(no)s::bigint[])
+
+-- name: drop_vectors_of
+DELETE FROM {vector} v USING {item} i WHERE i.no = ANY (%(no)s::bigint[]) AND v.item = i.id
+
+-- name: exchange
+UPDATE {item} i SET ns = q.ns, key = q.key, thread = q.thread, tokens = q.tokens::bigint[], fields = q.fields,
+    words = to_tsvector('simple', q.words), body = q.body
+FROM unnest(%(no)s::bigint[], %(ns)s::bytea[], %(key)s::bytea[], %(thread)s::bytea[], %(tokens)s::text[],
+    %(fields)s::text[], %(words)s::text[], %(body)s::bytea[]) q (no, ns, key, thread, tokens, fields, words, body)
+WHERE i.no = q.no
+
+-- name: now
+SELECT {now} / 1000
+
 -- name: set_vectors
 WITH stale AS (
     DELETE FROM {vector} v USING {item} i WHERE i.no = ANY (%(no)s::bigint[]) AND v.item = i.id)

@@ -80,3 +80,9 @@ def text_of_vector(vector: bytes) -> str:
     """A float32 vector as pgvector reads it."""
     numbers = struct.unpack(f"{len(vector) // 4}f", vector)
     return "[" + ",".join([f"{number:.9g}" for number in numbers]) + "]"
+
+
+def vector_of_text(text: str) -> bytes:
+    """Undo `text_of_vector`."""
+    numbers = [float(number) for number in text.strip("[]").split(",")]
+    return struct.pack(f"{len(numbers)}f", *numbers)

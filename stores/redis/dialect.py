@@ -9,6 +9,7 @@ from typing import Any
 from stepvault._core.plan import Batch, Command, Op, Script
 from stepvault.errors import ConfigurationError, StorageError
 from stepvault.stores._dialect import Find, IndexRecord, ItemRow, NewItem, Removed, Reply, Work
+from stepvault.stores.redis.exchanging import Exchanging
 from stepvault.stores.redis.layout import (
     Group,
     Keys,
@@ -27,7 +28,7 @@ _PAGE = 1000
 logger = logging.getLogger("stepvault")
 
 
-class RedisDialect(Walking):
+class RedisDialect(Exchanging, Walking):
     """See `Dialect`.
 
     The writes of a batch are atomic within one group, not across groups: they can lie on different servers.

@@ -14,6 +14,7 @@ from stepvault.errors import ConfigurationError, TruncatedError
 from stepvault.stores._dialect import ItemRow, NewItem
 
 _HEADER = struct.Struct(">ddddd")
+HEADER_BYTES = _HEADER.size
 _NONE = 0xFFFF
 
 
@@ -121,22 +122,34 @@ def unpack(id_: bytes, value: bytes) -> Stored:
     Raises:
         TruncatedError: It is damaged.
     """
+    row, _, fields = _unpacked(id_, value)
+    return Stored(row, fields)
+
+
+def unpack_item(id_: bytes, value: bytes, vectors: bytes, words: str) -> tuple[int, NewItem]:
+    """The `no` of an item, and what was stored."""
+    row, tokens, fields = _unpacked(id_, value)
+    named = (row.ns, row.key, row.ttl, row.thread, row.checkpoint)
+    return row.no, NewItem(*named, tokens, fields, words, (vectors,) if vectors else (), row.body)
+
+
+def _unpacked(id_: bytes, value: bytes) -> tuple[ItemRow, bytes | None, str | None]:
     try:
         no, created, updated, ttl, _ = _HEADER.unpack_from(value)
-        at, parts = _HEADER.size, []
-        for _ in range(4):
-            size = int.from_bytes(value[at : at + 2], "big")
-            at += 2
-            parts.append(None if size == _NONE else value[at : at + size])
-            at += 0 if size == _NONE else size
     except struct.error as exc:
         raise TruncatedError from exc
-    _, thread, checkpoint, fields = parts
+    at, parts = _HEADER.size, []
+    for _ in range(4):
+        size = int.from_bytes(value[at : at + 2], "big")
+        at += 2
+        parts.append(None if size == _NONE else value[at : at + size])
+        at += 0 if size == _NONE else size
+    tokens, thread, checkpoint, fields = parts
     ns, key = split_id(id_)
     row = ItemRow(
         int(no), ns, key, int(created), int(updated), None if ttl < 0 else ttl, thread, checkpoint, value[at:]
     )
-    return Stored(row, fields.decode() if fields is not None else None)
+    return row, tokens, fields.decode() if fields is not None else None
 
 
 def version_of(row: ItemRow) -> bytes:

@@ -13,7 +13,19 @@ from stepvault._core.migrate import migrations_in, pending, statements
 from stepvault._core.plan import Atomic, Batch, Mode, Op, Stmt
 from stepvault._core.sqltext import literal, named
 from stepvault.errors import MissingDependencyError
-from stepvault.stores._dialect import Find, Found, IndexRecord, ItemRow, Match, Near, NewItem, Removed, Reply, Work
+from stepvault.stores._dialect import (
+    Find,
+    Found,
+    IndexRecord,
+    ItemRow,
+    Match,
+    Near,
+    NewItem,
+    Removed,
+    Reply,
+    Whole,
+    Work,
+)
 from stepvault.stores._ops.ranking import VectorCache, nearest
 
 _HERE = files("stepvault.stores.sqlite")
@@ -204,6 +216,65 @@ class SqliteDialect:
             Stmt(SQL["set_vector"], [(no, b"".join(found)) for no, found in vectors if found], many=True),
         ])  # fmt: skip
         self._cache.clear()
+
+    # -- another form of the same items
+
+    def names(self, tenant: bytes, rows: Sequence[ItemRow]) -> list[Any]:
+        return [row.no for row in rows]
+
+    def whole(self, names: Sequence[Any]) -> Op[list[Whole]]:
+        return (yield Atomic(self._whole(json.dumps(list(names))), "read"))  # type: ignore[no-any-return]
+
+    def _whole(self, names: str) -> Op[list[Whole]]:
+        rows = yield from _one(Stmt(SQL["whole"], (names,)))
+        texts = dict((yield from _one(Stmt(SQL["texts"], (names,))))) if self._text else {}
+        found = []
+        for no, tenant, *columns, vectors, body in rows:
+            item = NewItem._make([*columns, texts.get(no, ""), (vectors,) if vectors else (), body])
+            found.append(Whole(no, no, tenant, item))
+        return found
+
+    def exchange(self, changes: Sequence[tuple[Whole, NewItem | None]]) -> Op[None]:
+        yield Atomic(self._exchange(changes), "write")
+        self._cache.clear()
+
+    def _exchange(self, changes: Sequence[tuple[Whole, NewItem | None]]) -> Op[None]:
+        for old, new in changes:
+            replies = yield Batch([
+                Stmt(SQL["number"], (old.tenant, item.ns, item.key)) for item in (old.item, new or old.item)
+            ])  # fmt: skip
+            there, target = (rows[0][0] if rows else None for rows in replies)
+            if there != old.no:
+                continue  # written meanwhile: another version
+            other = target if target != old.no else None
+            newer = other is not None and other > old.no
+            gone = [old.no] if newer or new is None or other is None else [old.no, other]
+            statements = self._without(gone)
+            if new is None or newer:
+                statements.append(Stmt(SQL["drop_item_no"], (old.no,)))
+            else:
+                statements += self._with(old, other, new)
+            yield Batch(statements)
+        if self._text and not self._exact:
+            yield Batch([Stmt(SQL["tidy_text"])])
+
+    def _without(self, numbers: Sequence[int]) -> list[Stmt]:
+        names = ("drop_vector_no", *(["drop_text_no"] if self._text else []))
+        return [Stmt(SQL[name], [(no,) for no in numbers], many=True) for name in names]
+
+    def _with(self, old: Whole, older: int | None, new: NewItem) -> list[Stmt]:
+        statements = [] if older is None else [Stmt(SQL["drop_item_no"], (older,))]
+        row = (old.no, new.ns, new.key, new.thread, new.tokens, new.fields, new.body)
+        statements.append(Stmt(SQL["exchange"], row))
+        if new.vectors:
+            statements.append(Stmt(SQL["set_vector"], (old.no, b"".join(new.vectors))))
+        if self._text and new.words:
+            statements.append(Stmt(SQL["set_text"], (old.no, new.words)))
+        return statements
+
+    def now(self) -> Op[int]:
+        rows = yield from _one(Stmt(SQL["now"]))
+        return rows[0][0]  # type: ignore[no-any-return]
 
 
 def _one(statement: Stmt) -> Op[list[Any]]:

@@ -118,6 +118,26 @@ INSERT OR REPLACE INTO stepvault_vector_index (id, dims, distance, model, ready)
 -- name: page
 SELECT i.no, i.fields, i.body FROM stepvault_item i WHERE i.no > ?1 AND {live} ORDER BY i.no LIMIT ?2
 
+-- name: whole
+SELECT i.no, i.tenant, i.ns, i.key, i.ttl, i.thread, i.checkpoint, i.tokens, i.fields, v.embedding, i.body
+FROM stepvault_item i LEFT JOIN stepvault_vector v ON v.item = i.no
+WHERE i.no IN (SELECT value FROM json_each(?1))
+
+-- name: texts
+SELECT rowid, words FROM stepvault_text WHERE rowid IN (SELECT value FROM json_each(?1))
+
+-- name: number
+SELECT no FROM stepvault_item WHERE tenant = ?1 AND ns = ?2 AND key = ?3
+
+-- name: exchange
+UPDATE stepvault_item SET ns = ?2, key = ?3, thread = ?4, tokens = ?5, fields = ?6, body = ?7 WHERE no = ?1
+
+-- name: set_text
+INSERT INTO stepvault_text (rowid, words) SELECT no, ?2 FROM stepvault_item WHERE no = ?1
+
+-- name: now
+SELECT {now} / 1000
+
 -- name: set_vector
 INSERT OR REPLACE INTO stepvault_vector (item, embedding) SELECT no, ?2 FROM stepvault_item WHERE no = ?1
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from stepvault._core.blind_index import BlindIndex
+from stepvault._core.blind_index import DOC, BlindIndex
 from stepvault._core.crypto import frame
 from stepvault._core.envelope import is_sealed, key_id_of
 from stepvault._core.identity import scope
@@ -56,7 +56,8 @@ class Keys:
         self.cache = cache
         self.random = random
         self.elsewhere = elsewhere
-        self.accept_plain = False  # while a database is being sealed
+        self.accept_plain = False  # while a database is being sealed or unsealed
+        self.leaving = False  # while it is being unsealed: what is new is not sealed any more
         self._index: BlindIndex | None = None
 
     def index(self) -> Op[BlindIndex]:
@@ -76,7 +77,7 @@ class Keys:
     def mark(self, tenant: bytes, data: bytes) -> bytes:
         """What stands for an id in the key of a doc. Only after `index` was asked for."""
         assert self._index is not None
-        return self._index.mark(b"doc", frame((tenant, data)))
+        return self._index.mark(DOC, frame((tenant, data)))
 
     def expect(self, deployment: bytes) -> Op[None]:
         """Make sure that a database was sealed with these keys: with others, its threads would look absent.

@@ -1,4 +1,4 @@
-"""`keys list|generate|rotate` and `seal`."""
+"""`keys list|generate|rotate`, `seal` and `unseal`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import Annotated
 
 import typer
 
+from stepvault.checkpointers._conversion import SETTLE
 from stepvault.cli import context as cli
 from stepvault.encryption import Keyring
+
+_HIDDEN = typer.Option("--pseudonymise-ids", help="as the app opens the vault: names of the store are tokens")
 
 app = typer.Typer(no_args_is_help=True, help="The keys of a sealed database.")
 
@@ -54,14 +57,36 @@ def seal(
     settle: Annotated[
         float | None, typer.Option(help="seconds to wait for processes without keys; 0 only if there are none")
     ] = None,
+    pseudonymise_ids: Annotated[bool, _HIDDEN] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do it")] = False,
 ) -> None:
     """Seal a database that is not sealed yet, with the keys of --keyfile or STEPVAULT_KEYS, while the app runs."""
     if not yes:
         cli.dry_run("Nothing was sealed. Back up the keys first: without them, nothing sealed can ever be read.")
         return
-    vault = cli.open_vault(context)
+    vault = cli.open_vault(context, **({"pseudonymise_ids": True} if pseudonymise_ids else {}))
     with cli.working("sealing") as told:
-        timing = {} if settle is None else {"settle": settle}
-        done = vault.seal(report=lambda far: told(f"{far.threads} threads"), **timing)
+        done = vault.seal(settle=_settle(settle), report=lambda far: told(f"{far.threads} threads, {far.items} items"))
     cli.show_one(context, done)
+
+
+def unseal(
+    context: typer.Context,
+    settle: Annotated[
+        float | None, typer.Option(help="seconds to wait for processes with keys; 0 only if there are none")
+    ] = None,
+    pseudonymise_ids: Annotated[bool, _HIDDEN] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do it")] = False,
+) -> None:
+    """Undo `seal`, while the app runs: everything becomes readable to whoever can read the database."""
+    if not yes:
+        cli.dry_run("Nothing was unsealed. Afterwards, everything can be read by whoever can read the database.")
+        return
+    vault = cli.open_vault(context, **({"pseudonymise_ids": True} if pseudonymise_ids else {}))
+    with cli.working("unsealing") as told:
+        done = vault.unseal(settle=_settle(settle), report=lambda far: told(f"{far.threads} threads, {far.items} items"))
+    cli.show_one(context, done)
+
+
+def _settle(given: float | None) -> float:
+    return SETTLE if given is None else given

@@ -1,13 +1,14 @@
 """A sealing to be killed: run by a test in a process of its own, which forks one child per kill.
 
-python -m tests.contract.sealed.killing FOLDER EVERY
+python -m tests.contract.sealed.killing FOLDER EVERY [unseal]
 
-Kills at every EVERYth statement of a sealing of an SQLite file. After each kill, a process with keys reads every
-thread; then the sealing is gone on with. Prints how many kills there were.
+Kills at every EVERYth statement of a sealing of an SQLite file, or of an unsealing. After each kill, a process with
+keys reads every thread; then it is gone on with. Prints how many kills there were.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -18,17 +19,18 @@ from typing import Any
 
 from langgraph.checkpoint.base.id import uuid6
 
-from stepvault.checkpointers._conversion import seal
+from stepvault.checkpointers._directions import seal, unseal
 from stepvault.checkpointers.sqlite import SqliteSaver
 from stepvault.encryption import Keyring
+from stepvault.errors import ConfigurationError
 
 KEYRING = Keyring({"test": bytes(range(32))})
 THREADS = 4
 
 
-def fill(path: Path) -> dict[str, Any]:
-    """Threads without keys; what they hold."""
-    with SqliteSaver.from_conn_string(str(path), ttl={"default_ttl": 600}) as saver:
+def fill(path: Path, keyring: Keyring | None) -> dict[str, Any]:
+    """Threads; what they hold."""
+    with SqliteSaver.from_conn_string(str(path), ttl={"default_ttl": 600}, keyring=keyring) as saver:
         for number in range(THREADS):
             at: Any = {"configurable": {"thread_id": str(number), "checkpoint_ns": "", "user_id": "somebody"}}
             for step in range(2):
@@ -48,22 +50,23 @@ def read(saver: SqliteSaver) -> dict[str, Any]:
     }
 
 
-def main(folder: str, every: str) -> None:
+def main(folder: str, every: str, direction: str = "seal") -> None:
     template, copy = Path(folder) / "template.db", Path(folder) / "copy.db"
-    before = fill(template)
+    sealing = direction == "seal"
+    before = fill(template, None if sealing else KEYRING)
     kills = 0
     for statement in itertools.count(0, int(every)):
         for path in Path(folder).glob("copy.db*"):
             path.unlink()
         shutil.copyfile(template, copy)
-        if not killed_at(statement, copy):
+        if not killed_at(statement, copy, seal if sealing else unseal):
             break
         kills += 1
-        check(copy, before)
+        (check if sealing else check_unsealed)(copy, before)
     print(kills)
 
 
-def killed_at(statement: int, path: Path) -> bool:
+def killed_at(statement: int, path: Path, convert: Any) -> bool:
     """Whether a child that counts its statements was killed before this one."""
     child = os.fork()
     if child == 0:
@@ -77,7 +80,7 @@ def killed_at(statement: int, path: Path) -> bool:
                 left[0] -= 1
 
             saver._driver.connection().set_trace_callback(count)  # type: ignore[attr-defined]
-            saver._driver.run(seal(saver._scope, 0))
+            saver._driver.run(convert(saver._scope, 0))
         except BaseException:
             os._exit(3)
         os._exit(0)
@@ -97,6 +100,18 @@ def check(path: Path, before: dict[str, Any]) -> None:
         assert {info.thread_id for info in saver.threads()} == before.keys()
     content = b"".join(part.read_bytes() for part in path.parent.glob("copy.db*"))
     assert b"somebody" not in content
+
+
+def check_unsealed(path: Path, before: dict[str, Any]) -> None:
+    """What a pod reads after the kill, with keys unless it has ended, and without them once it was gone on with."""
+    ended = contextlib.suppress(ConfigurationError)
+    with ended, SqliteSaver.from_conn_string(str(path), keyring=KEYRING) as saver:
+        assert read(saver) == before
+    with SqliteSaver.from_conn_string(str(path), keyring=KEYRING) as saver:
+        saver._driver.run(unseal(saver._scope, 0))
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        assert read(saver) == before
+        assert {info.thread_id for info in saver.threads()} == before.keys()
 
 
 def begun(saver: SqliteSaver) -> bool:

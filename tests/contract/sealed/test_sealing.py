@@ -13,7 +13,8 @@ import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
-from stepvault.checkpointers._conversion import SealProgress, seal
+from stepvault.checkpointers._conversion import SealProgress
+from stepvault.checkpointers._directions import seal
 from stepvault.checkpointers._inbox import Inbox
 from stepvault.errors import ConfigurationError
 from tests.contract.building import config, put, whole
@@ -142,10 +143,14 @@ async def test_a_marker_that_was_forged_or_ended_opens_nothing(database: Databas
     await put(saver, {"x": 1})
     inner, keys = saver._core.dialect._inner, saver._core.keys
     for window in (b"", os.urandom(24), (2**62).to_bytes(8, "big") + os.urandom(16)):
-        body = Stored((await saver._driver.arun(keys.index())).deployment, window).body()
+        body = Stored((await saver._driver.arun(keys.index())).deployment, b"M", window).body()
         await saver._driver.arun(inner.write_docs(MARKER_SPACE, [DocChange(MARKER_KEY, body, b"v")]))
         other = await database.saver()
         assert not other._core.keys.accept_plain
+        body = b"U" + body[1:]
+        await saver._driver.arun(inner.write_docs(MARKER_SPACE, [DocChange(MARKER_KEY, body, b"v")]))
+        with pytest.raises(ConfigurationError, match="half unsealed"):
+            await database.saver()
 
 
 async def test_an_unsealed_vault_cannot_be_sealed_without_keys(database: Database) -> None:

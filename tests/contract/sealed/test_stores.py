@@ -112,7 +112,7 @@ async def test_moved_items_and_other_keyrings_are_refused(vaults: Vaults) -> Non
     await store.asetup()
     await store.aput(("n",), "one", {"x": 1})
     await store.aput(("n",), "two", {"x": 2})
-    inner = store._scope.core.dialect._inner
+    inner = store._scope.core.dialect.inner
     reply = await store._driver.arun(inner.work(b"", Work(gets=[(b"n\0", b"one")])))
     (row,) = reply.gets
     moved = NewItem(b"n\0", b"two", None, None, None, None, None, "", (), row.body)

@@ -1,0 +1,138 @@
+"""The two directions of `_conversion`.
+
+To seal: what is unsealed may be written until every process without keys must have noticed, so the end waits. To
+unseal: a process with keys that has not noticed would take an unsealed thread for a missing one, so the beginning
+waits. An unsealed database keeps the marks of a sealed one in the keys of its docs, and the key they are made with:
+tombstones hold nothing else that they could be found by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stepvault._core.envelope import is_sealed
+from stepvault._core.knowledge import ThreadKey
+from stepvault._core.plan import Op
+from stepvault._core.rows import Doc, Note
+from stepvault._core.state import State
+from stepvault._keystore import marker
+from stepvault._keystore.marker import Marker
+from stepvault.checkpointers._conversion import SETTLE, Conversion, Memory, Report, SealProgress, guard_of
+from stepvault.checkpointers._ops import subjects, transfer
+from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.doc_marks import marked
+from stepvault.checkpointers._ops.spaces import space
+from stepvault.checkpointers._ops.transfer import Whole
+from stepvault.errors import ConfigurationError
+
+
+def seal(
+    scope: Scope, settle: float = SETTLE, report: Report | None = None, memory: Memory | None = None
+) -> Op[SealProgress]:
+    """Seal everything of every tenant.
+
+    Raises:
+        ConfigurationError: There is no keyring, or an erasure is under way, or the database is being unsealed.
+        ConflictError: A thread exists sealed and unsealed; delete the one that is not wanted, and run again.
+    """
+    return (yield from Sealing(scope, report, memory).run(settle))
+
+
+def unseal(
+    scope: Scope, settle: float = SETTLE, report: Report | None = None, memory: Memory | None = None
+) -> Op[SealProgress]:
+    """Unseal everything of every tenant.
+
+    Raises:
+        ConfigurationError: There is no keyring, or the database is being sealed.
+        ConflictError: A thread exists sealed and unsealed.
+        PayloadError: Something cannot be opened; what was not converted is still sealed.
+    """
+    return (yield from Unsealing(scope, report, memory).run(settle))
+
+
+class Sealing(Conversion):
+    """Unsealed rows become sealed."""
+
+    name = "seal"
+    settles_first = False
+    _marked = False  # what is unsealed was sealed before
+
+    def window(self, found: Marker | None, until: int) -> Op[Marker | None]:
+        if found is not None and found.is_leaving:
+            raise ConfigurationError("This database is being unsealed; let vault.unseal() end before.")
+        if found is not None and found.is_sealed:
+            return None
+        self.source = self.plain
+        self._marked = found is not None and found.marked
+        return marker.sealing((yield from self.keys.index()), until, marked=self._marked)
+
+    def closed(self) -> Op[Marker]:
+        return marker.sealed((yield from self.keys.index()))
+
+    def waiting(self, tenant: bytes, stored: Sequence[bytes]) -> Op[list[ThreadKey]]:
+        return [ThreadKey(tenant, thread) for thread in (yield from self.sealed.unsealed(tenant, stored))]
+
+    def turn(self, scope: Scope, key: ThreadKey, whole: Whole) -> Op[bool | None]:
+        whole, state = _with_marks(scope, whole)
+        if not (yield from transfer.give(scope, self.sealed, guard_of(scope, key, whole, state), whole)):
+            return False
+        if (yield from self.plain.delete(key, whole.thread.rev)) is not None:
+            return True
+        yield from self.sealed.withdraw(key)
+        return None
+
+    def turned(self, scope: Scope, name: str, doc: Doc) -> Op[Doc | None]:
+        if is_sealed(doc.body):
+            return None
+        if name == "erasures" and doc.key[:1] == b"o":
+            raise ConfigurationError("An erasure is under way; finish it with vault.erasure before.")
+        key = doc.key if self._marked else marked(name, doc.key, scope.mark)
+        return doc._replace(key=key, body=(yield from self.sealed.sealed_doc(space(scope, name), key, doc.body)))
+
+
+class Unsealing(Conversion):
+    """Sealed rows become unsealed; marks stay."""
+
+    name = "unseal"
+    settles_first = True
+
+    def window(self, found: Marker | None, until: int) -> Op[Marker | None]:
+        if found is not None and not (found.is_leaving or found.is_sealed or found.is_unsealed):
+            raise ConfigurationError("This database is being sealed; let vault.seal() end before.")
+        if found is None or found.is_unsealed:
+            return None
+        self.source = self.sealed
+        return marker.unsealing((yield from self.keys.index()), until)
+
+    def closed(self) -> Op[Marker]:
+        return marker.unsealed((yield from self.keys.index()))
+
+    def waiting(self, tenant: bytes, stored: Sequence[bytes]) -> Op[list[ThreadKey]]:
+        return (yield from self.sealed.still_sealed(tenant, stored))
+
+    def turn(self, scope: Scope, key: ThreadKey, whole: Whole) -> Op[bool | None]:
+        token = yield from self.sealed.sealed_key(key)
+        state = State.unpack(whole.thread.extents)
+        if not (yield from transfer.give(scope, self.plain, guard_of(scope, key, whole, state), whole)):
+            return False
+        if (yield from self.plain.delete(token, whole.thread.rev)) is not None:
+            return True
+        yield from self.plain.delete(key)
+        return None
+
+    def turned(self, scope: Scope, name: str, doc: Doc) -> Op[Doc | None]:
+        if not is_sealed(doc.body):
+            return None
+        return doc._replace(body=(yield from self.sealed.opened_doc(space(scope, name), doc.key, doc.body)))
+
+
+def _with_marks(scope: Scope, whole: Whole) -> tuple[Whole, State]:
+    """The subjects of a thread under the tokens of a sealed database."""
+    state = State.unpack(whole.thread.extents)
+    names = [scope.native.loads(note.body) for note in whole.notes if note.key[:1] == subjects.PREFIX and note.body]
+    people = {subjects.token(scope, name): name for name in names}
+    notes = [note for note in whole.notes if note.key[:1] != subjects.PREFIX]
+    notes += [Note(subjects.PREFIX + token, scope.native.dumps(name)) for token, name in people.items()]
+    return replace(whole, notes=notes), replace(state, subjects=tuple(people))

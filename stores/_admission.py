@@ -1,0 +1,80 @@
+"""Whether this store may use the database: sealed ones only with their keys, unsealed ones only without any.
+
+Looked at before the first operation, and again once a minute: somebody may have begun to seal it, or ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TypeVar
+
+from stepvault._core.envelope import is_sealed
+from stepvault._core.plan import Op
+from stepvault._keystore import marker
+from stepvault._keystore.marker import Marker
+from stepvault.errors import ConfigurationError
+from stepvault.stores import _marker
+from stepvault.stores._ops.context import Core
+from stepvault.stores._sealed import SealedDialect
+
+T = TypeVar("T")
+
+logger = logging.getLogger("stepvault")
+
+RECHECK = 60.0  # seconds
+
+
+def is_due(core: Core) -> bool:
+    """Whether to look (again)."""
+    return core.monotonic() - core.seen.admitted > RECHECK
+
+
+def admitted(core: Core, op: Op[T]) -> Op[T]:
+    """The operation, after a look."""
+    yield from check(core)
+    return (yield from op)
+
+
+def check(core: Core) -> Op[None]:
+    """Look at the marker of the items.
+
+    Raises:
+        ConfigurationError: They are sealed and there is no keyring; or the keyring is there and they are not sealed,
+            or by the keys of another key store; or their unsealing was given up halfway.
+    """
+    since = core.monotonic()
+    if isinstance(core.dialect, SealedDialect):
+        yield from _check_sealed(core.dialect)
+    elif (yield from _marker.read(core.dialect)) is not None:
+        raise ConfigurationError("This store is sealed; pass keyring=. Nothing was read or changed.")
+    core.seen.admitted = since
+
+
+def _check_sealed(dialect: SealedDialect) -> Op[None]:
+    index = yield from dialect.keys.index()
+    found = yield from _marker.read(dialect.inner)
+    if found is None:
+        found = yield from _first(dialect)
+    yield from dialect.keys.expect(found.deployment)
+    passes = found.plain_passes(index, (yield from dialect.inner.now()))
+    if found.is_leaving and not passes:
+        raise ConfigurationError("This store is half unsealed and nobody goes on with it; run vault.unseal().")
+    if not found.is_sealed and not passes:
+        logger.warning("This store is being sealed, but nobody goes on with it; unsealed items are refused.")
+    if passes:
+        yield from dialect.inner.index()  # a put has to remove vectors, which a sealed store does not have
+    dialect.mixed, dialect.leaving = passes, passes and found.is_leaving
+
+
+def _first(dialect: SealedDialect) -> Op[Marker]:
+    """Mark a database that has no items yet, or none that are not sealed."""
+    rows, after = yield from dialect.inner.page(None, 1)
+    while not rows and after is not None:
+        rows, after = yield from dialect.inner.page(after, 1)
+    if any(not is_sealed(body) for _, _, body in rows):
+        raise ConfigurationError(
+            "This database holds unsealed items and a keyring was given; seal it first, see vault.seal()."
+        )
+    found = marker.sealed((yield from dialect.keys.index()))
+    yield from _marker.write(dialect.inner, found)
+    return found

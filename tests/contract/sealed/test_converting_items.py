@@ -1,0 +1,163 @@
+"""Items of a store on the way into a sealed database and out of it: texts, vectors, times and order stay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from stepvault.errors import ConfigurationError, PlaintextRejectedError
+from stepvault.stores._dialect import NewItem, Work
+from tests.contract.building import config, put
+from tests.contract.matrix import Database
+from tests.contract.sealed.test_nothing_in_clear import Marker, Places
+from tests.contract.sealed.test_stores import INDEX, Vaults
+
+HIDDEN = pytest.mark.parametrize("hidden", [False, True], ids=["names", "tokens"])
+
+
+@pytest.fixture
+async def vaults(database: Database) -> AsyncIterator[Vaults]:
+    vaults = Vaults(database)
+    yield vaults
+    await vaults.close()
+
+
+async def grown(store: Any, at: Places, count: int = 5) -> None:
+    for number in range(count):
+        namespace = (at("label"), at("second label"), f"n{number % 2}")
+        value = {"text": f"{at('text')} word{number}", at("field"): at("scalar"), "n": number}
+        index = ["text", at("path")] if number % 2 else None
+        await store.aput(namespace, f"{at('key')} {number}", value, index=index, ttl=600 if number % 2 else None)
+
+
+async def shown(store: Any, at: Places) -> Any:
+    """Everything that can be found, in all ways to look."""
+    label = at("label")
+    finds = [
+        {"filter": {at("field"): at("scalar"), "n": {"$gte": 2}}},
+        {"query": "word3", "mode": "text"},
+        {"query": "aaabbb"},
+        {"query": "word2", "mode": "hybrid"},
+        {"limit": 2, "offset": 1},
+    ]
+    items = [
+        [(item.namespace, item.key, item.value, item.created_at, item.updated_at) for item in found]
+        for find in finds
+        for found in [await store.asearch((label,), **find)]
+    ]
+    one = await store.aget((label, at("second label"), "n1"), f"{at('key')} 3")
+    listed = [await store.alist_namespaces(prefix=(label,)), await store.alist_namespaces(prefix=(label,), max_depth=2)]
+    return items, one.value, one.created_at, listed
+
+
+@HIDDEN
+async def test_all_of_an_item_is_sealed_found_as_before_and_comes_back(
+    vaults: Vaults, marker: Marker, hidden: bool
+) -> None:
+    at, names = Places(marker), {"pseudonymise_ids": True} if hidden else {}
+    plain = vaults.open(keyring=None, index=INDEX, store_ttl={"default_ttl": 600})
+    tenants = [plain.store, plain.for_tenant("acme").store]
+    for store in tenants:
+        await store.asetup()
+        await grown(store, at)
+    before = [await shown(store, at) for store in tenants]
+    assert at.found_in(vaults.database.content())
+
+    sealed = vaults.open(index=INDEX, **names)
+    with pytest.raises(ConfigurationError, match="unsealed items"):
+        await sealed.store.aget(("n",), "k")
+    done = await sealed.aseal(settle=0)
+    assert done.items == 10
+    left = set(at.found_in(vaults.database.content()))
+    assert left <= (set() if hidden else {"label", "second label", "key"})
+    for vault in (sealed, vaults.open(index=INDEX, **names)):
+        assert [await shown(store, at) for store in (vault.store, vault.for_tenant("acme").store)] == before
+    with pytest.raises(ConfigurationError, match="pass keyring="):
+        await vaults.open(keyring=None).store.aget(("n",), "k")
+    plain.store._scope.core.seen.admitted = float("-inf")  # a minute later
+    with pytest.raises(ConfigurationError, match="pass keyring="):
+        await plain.store.aput(("n",), "k", {"x": 1})
+    assert (await sealed.aseal(settle=0)).items == 0
+
+    await sealed.store.aput((at("label"), "new"), "k", {"text": "new", "n": 1})
+    assert (await sealed.aunseal(settle=0)).items == 11
+    back = vaults.open(keyring=None, index=INDEX)
+    await back.store.adelete((at("label"), "new"), "k")
+    assert [await shown(store, at) for store in (back.store, back.for_tenant("acme").store)] == before
+    with pytest.raises(ConfigurationError, match="unsealed"):
+        await vaults.open(**names).store.aget(("n",), "k")
+
+
+@HIDDEN
+@pytest.mark.parametrize("leaving", [False, True], ids=["seal", "unseal"])
+async def test_pods_with_keys_find_everything_throughout(
+    vaults: Vaults, marker: Marker, hidden: bool, leaving: bool
+) -> None:
+    at, names = Places(marker), {"pseudonymise_ids": True, "index": INDEX} if hidden else {"index": INDEX}
+    first = vaults.open(keyring=None, index=INDEX) if not leaving else vaults.open(**names)
+    await first.store.asetup()
+    await grown(first.store, at)
+    before = await shown(first.store, at)
+    pod, worker = vaults.open(**names).store, vaults.open(**names)
+    task = asyncio.create_task((worker.aunseal if leaving else worker.aseal)(settle=1.0))
+    while not worker.store._scope.core.dialect.mixed:
+        await asyncio.sleep(0)
+    if leaving:
+        await asyncio.sleep(0.1)
+        pod._scope.core.seen.admitted = float("-inf")
+    rounds = 0
+    while not task.done():
+        assert await shown(pod, at) == before
+        await pod.aput(("own",), f"k{rounds}", {"n": rounds})
+        assert (await pod.aget(("own",), f"k{rounds}")).value == {"n": rounds}
+        if rounds:
+            await pod.adelete(("own",), f"k{rounds - 1}")
+            assert await pod.aget(("own",), f"k{rounds - 1}") is None
+        await pod.aput(("own",), "same", {"n": rounds})
+        rounds += 1
+        await asyncio.sleep(0.02)
+    await task
+    after = vaults.open(keyring=None, index=INDEX).store if leaving else vaults.open(**names).store
+    assert await shown_below(after) == {("same", rounds - 1), (f"k{rounds - 1}", rounds - 1)}
+    await after.adelete_namespace(("own",))
+    assert await shown(after, at) == before
+
+
+async def shown_below(store: Any) -> set[Any]:
+    return {(item.key, item.value["n"]) for item in await store.asearch(("own",), limit=50)}
+
+
+async def test_a_plain_item_is_refused_while_only_threads_are_being_sealed(vaults: Vaults) -> None:
+    vault = vaults.open()
+    await vault.asetup()
+    await vault.store.aput(("n",), "k", {"x": 1})
+    forged = NewItem(b"n\0", b"k", None, None, None, None, None, "", (), b"\0\x08msgpack\x81\xa1x\x02")
+    await vault.store._driver.arun(vault.store._scope.core.dialect.inner.work(b"", Work(puts=[forged])))
+    vault.checkpointer._core.keys.accept_plain = True
+    with pytest.raises(PlaintextRejectedError):
+        await vault.store.aget(("n",), "k")
+
+
+async def test_threads_and_items_of_one_vault_change_together(vaults: Vaults, marker: Marker) -> None:
+    at = Places(marker)
+    plain = vaults.open(keyring=None)
+    await plain.asetup()
+    await put(plain.checkpointer, {"text": at("thread text")}, at=config(at("thread"), user_id=at("subject")))
+    await plain.store.aput(("n",), "k", {"text": at("text")})
+    await plain.erasure.ahold("held", at("reason"))
+    await plain.for_tenant("no threads").erasure.ahold("held", at("other reason"))
+    sealed = vaults.open()
+    done = await sealed.aseal(settle=0)
+    assert (done.threads, done.items) == (1, 1)
+    if "redis" not in vaults.database.name:  # which cannot tell of a tenant without threads
+        assert at.found_in(vaults.database.content()) == []
+    assert (await sealed.erasure.aplan("held")).held == at("reason")
+    done = await sealed.aunseal(settle=0)
+    assert (done.threads, done.items) == (1, 1)
+    back = vaults.open(keyring=None)
+    assert (await back.store.aget(("n",), "k")).value == {"text": at("text")}
+    assert (await back.erasure.aplan("held")).held == at("reason")
+    assert (await back.erasure.aplan(at("subject"))).threads[0].thread_id == at("thread")
