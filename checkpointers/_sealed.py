@@ -172,10 +172,13 @@ class SealedDialect(SealedLists):
             if place.plain:
                 return Opening(bare, _PLAIN, notes)
             seal = yield from self._keys.sealer(guard.key.tenant, bytes(guard.uid))
+            for subject in rows_of.subjects_in(notes):
+                yield from self._keys.link(subject, bytes(guard.uid))
             return (yield from self._sealing(bare, seal, notes))
         if self._keys.leaving:
             return Opening(guard, _PLAIN, notes)
-        seal = yield from self._keys.create(guard.key.tenant, bytes(guard.uid))
+        people = rows_of.subjects_in(notes)
+        seal = yield from self._keys.create(guard.key.tenant, bytes(guard.uid), people)
         opening = yield from self._sealing(guard, seal, notes)
         return opening._replace(notes=[rows_of.sealed_id(seal, guard.key.thread), *opening.notes])
 

@@ -13,6 +13,7 @@ from stepvault._core.sealing import Seal
 from stepvault.errors import TamperedError
 
 REAL_ID = b"\0id"  # key of the note that holds the real id of a thread, whose row has a token of it
+SUBJECT = b"s"  # begins the key of a note that names a person, after which their token stands
 
 _SIZE = struct.Struct(">H")
 
@@ -41,6 +42,11 @@ def sealed_note(seal: Seal, place: bytes, note: Note) -> Note:
     if note.body is None:
         return Note(place, None)
     return Note(place, seal.seal(identity.note(place), _SIZE.pack(len(note.key)) + note.key + note.body))
+
+
+def subjects_in(notes: Iterable[Note]) -> list[bytes]:
+    """The tokens of the people whom notes name."""
+    return [note.key[1:] for note in notes if note.key[:1] == SUBJECT and note.body is not None]
 
 
 def sealed_id(seal: Seal, thread: bytes) -> Note:

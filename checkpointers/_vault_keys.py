@@ -11,6 +11,7 @@ from stepvault._core.plan import Op
 from stepvault._keystore import rotation
 from stepvault._keystore.keys import Keys
 from stepvault._keystore.rotation import Progress
+from stepvault.checkpointers._ops.subjects import token
 from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError
 
@@ -38,6 +39,25 @@ class KeyInfo:
     available: bool
     retired: bool
     wraps: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataKeyInfo:
+    """The data key of a thread or of a namespace, by whose data it seals.
+
+    Attributes:
+        owner: What stands for the thread or the namespace in the key store, in hex.
+        kind: `"thread"` or `"namespace"`.
+        subjects: To how many people it is linked; of a namespace, to how many ids its labels may be.
+        generations: How many there are; the newest seals.
+        wrapped_by: The key-encryption key of the newest; None if it was destroyed.
+    """
+
+    owner: str
+    kind: str
+    subjects: int
+    generations: int
+    wrapped_by: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +95,27 @@ class VaultKeys:
             KeyInfo(id_, id_ == ring.primary, keys.wrapper.can_open(id_), id_ in retired, uses.get(id_, 0))
             for id_ in dict.fromkeys((*ring.ids, *sorted(uses), *retired))
         ]
+
+    def of(self, subject: str) -> Sequence[DataKeyInfo]:
+        """The data keys that are linked to a person: an erasure destroys those that are theirs alone."""
+        return self._saver._run(self._of(subject))
+
+    async def aof(self, subject: str) -> Sequence[DataKeyInfo]:
+        """Async version of `of`."""
+        return await self._saver._arun(self._of(subject))
+
+    def _of(self, subject: str) -> Op[Sequence[DataKeyInfo]]:
+        keys = self._keys
+        linked = yield from keys.at(keys.store.linked(token(self._saver._scope, subject)))
+        rows = yield from keys.at(keys.store.load([link.owner for link in linked]))
+        found = []
+        for link in linked:
+            mine = sorted((row for row in rows if row.owner == link.owner), key=lambda row: row.gen)
+            alive = [row.kek for row in mine if row.wrapped is not None]
+            kind = "namespace" if link.whole else "thread"
+            wrapped_by = alive[-1] if alive else None
+            found.append(DataKeyInfo(link.owner.hex(), kind, link.subjects, len(mine), wrapped_by))
+        return found
 
     def generate(self, key_id: str | None = None) -> Keyring:
         """A keyring with a fresh primary key beside the present ones. Deploy it everywhere, then `rotate` with it."""

@@ -39,6 +39,7 @@ class StoreOptions:
         keys_url: The database of the wrapped data keys; any backend, another one than this store's.
         pseudonymise_ids: Store tokens for namespaces and keys too.
         keys: The keys themselves, as a vault passes them on.
+        subject_patterns: Which namespaces are whose, as erasures are told: their keys are linked to these people.
     """
 
     text: bool | Sequence[str] = True
@@ -52,6 +53,7 @@ class StoreOptions:
     keys_url: str | None = None
     pseudonymise_ids: bool = False
     keys: Keys | None = None
+    subject_patterns: Sequence[Sequence[str]] | None = None
 
     @classmethod
     def take(cls, options: dict[str, Any]) -> StoreOptions:
@@ -87,7 +89,13 @@ def build_core(dialect: Dialect, options: StoreOptions, index: IndexSettings | N
     keys = options.keys or _own_keys(options)
     if keys is not None:
         plain = index is not None and index.plain
-        dialect = SealedDialect(dialect, keys, hide_names=options.pseudonymise_ids, plain_vectors=plain)
+        dialect = SealedDialect(
+            dialect,
+            keys,
+            hide_names=options.pseudonymise_ids,
+            plain_vectors=plain,
+            patterns=options.subject_patterns,
+        )
     return Core(dialect, Codec(options.compression), index, text, keys if options.keys is None else None)
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from stepvault._core import identity
 from stepvault._core.envelope import check, is_sealed
+from stepvault._core.people import digest_of, named_in
 from stepvault._core.plan import Op
+from stepvault._core.sealing import Sealer
 from stepvault._keystore.keys import Keys
 from stepvault.errors import ConfigurationError, KeyShreddedError
 from stepvault.stores._dialect import (
@@ -44,17 +46,27 @@ class SealedDialect(Mixed):
         keys: What they are sealed with.
         hide_names: Whether namespaces and keys are stored as tokens.
         plain_vectors: Whether vectors are stored as they are, for the database to rank.
+        patterns: Which namespaces are whose, see `people.named_in`.
     """
 
     automatic_setup = True
 
-    def __init__(self, inner: Dialect, keys: Keys, *, hide_names: bool, plain_vectors: bool) -> None:
+    def __init__(
+        self,
+        inner: Dialect,
+        keys: Keys,
+        *,
+        hide_names: bool,
+        plain_vectors: bool,
+        patterns: Sequence[Sequence[str]] | None = None,
+    ) -> None:
         self.inner = inner
         self.keys = keys
         self.mixed = False  # while a database is being sealed or unsealed: items may be plain
         self.leaving = False  # while it is being unsealed: what is new is not sealed any more
         self._hide_names = hide_names
         self._plain_vectors = plain_vectors
+        self._patterns = patterns
 
     def setup(self) -> Op[None]:
         yield from self.inner.setup()
@@ -109,7 +121,7 @@ class SealedDialect(Mixed):
         sealed = []
         for put in puts:
             ns, key = names.name((put.ns, put.key))
-            sealer = yield from self.keys.ensure(names.tenant, names.owner(ns), readmit=True)
+            sealer = yield from self._sealer(names, put.ns, names.owner(ns))
             kept = () if self._plain_vectors else put.vectors
             inside = Inside(put.ns, put.key, put.thread, put.fields, put.words, kept)
             sealed.append(put._replace(
@@ -123,6 +135,19 @@ class SealedDialect(Mixed):
                 body=sealer.seal(identity.item(b"value", ns, key), packed(inside, put.body)),
             ))  # fmt: skip
         return sealed
+
+    def _sealer(self, names: Names, ns: bytes, owner: bytes) -> Op[Sealer]:
+        """The sealer of a namespace; its first key is linked to whom the namespace names before it seals."""
+        sealer = yield from self.keys.sealer(names.tenant, owner)
+        if sealer.keys.newest is not None:
+            return sealer
+        for subject in named_in(
+            self._patterns, [label.decode("utf-8", "surrogatepass") for label in ns.split(b"\0")[:-1]]
+        ):
+            text = subject.encode("utf-8", "surrogatepass")
+            mark = self.keys.mark(names.tenant, digest_of(names.tenant, text))
+            yield from self.keys.link(mark, owner, whole=True)
+        return (yield from self.keys.ensure(names.tenant, owner, readmit=True))
 
     # -- one item in its other form, see `_conversion`
 

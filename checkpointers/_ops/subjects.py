@@ -18,15 +18,17 @@ import ormsgpack
 
 from stepvault._core.ids import text_key
 from stepvault._core.knowledge import ThreadKey
+from stepvault._core.people import digest_of
 from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange, Note, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.spaces import space
+from stepvault.checkpointers._sealing import SUBJECT
 from stepvault.errors import ConfigurationError, SubjectErasedError
 
-PREFIX = b"s"
+PREFIX = SUBJECT
 SUBJECTS, TOMBSTONES, DECIDERS = "subjects", "tombstones", "deciders"
 NOBODY: Sequence[Note] = ()
 _PAGE = 200
@@ -41,8 +43,7 @@ class Joined(NamedTuple):
 
 def token(scope: Scope, subject: str) -> bytes:
     """Sixteen bytes that stand for a person in the tables."""
-    text, key = text_key("thread_id", subject), hashlib.blake2b(scope.tenant, digest_size=32).digest()
-    return scope.mark(hashlib.blake2b(text, digest_size=16, key=key).digest())
+    return scope.mark(digest_of(scope.tenant, text_key("thread_id", subject)))
 
 
 def matters(scope: Scope, at: Address, state: State) -> bool:

@@ -172,12 +172,7 @@ class SqliteDialect(Purging):
     # -- writing
 
     def put(
-        self,
-        guard: Guard,
-        elements: Elements,
-        row: CheckpointRow,
-        tokens: Sequence[bytes],
-        notes: Sequence[Note] = (),
+        self, guard: Guard, elements: Elements, row: CheckpointRow, tokens: Sequence[bytes], notes: Sequence[Note] = ()
     ) -> Op[Any]:
         target = _target(guard)
         batch = _begin(guard, elements)

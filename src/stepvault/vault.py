@@ -38,7 +38,7 @@ Parts: TypeAlias = "tuple[ExpiringSaver, Callable[[], SyncManners]]"
 __all__ = ["ThreadInfo", "ThreadPage", "Vault"]
 
 _ERASING = ("subject_patterns", "journal", "issuer", "hooks", "personal_fields", "vacuum")
-_STORED = ("index", "text", "pseudonymise_ids")
+_STORED = ("index", "text", "pseudonymise_ids", "subject_patterns")
 _SHARED = ("tenant", "compression", "types", "unknown_types", "fidelity", "secrets", "serde")
 _ENVIRONMENT = "STEPVAULT_URL"
 _FORMS = (
@@ -80,6 +80,8 @@ class Vault(Upkeep):
         """
         options.setdefault("on_conflict", "raise")
         erasing = {name: options.pop(name) for name in _ERASING if name in options}
+        if "subject_patterns" in erasing:
+            options["subject_patterns"] = erasing["subject_patterns"]
         checkpointer, make_store = _parts(url or os.environ.get(_ENVIRONMENT), options)
         checkpointer.make_tables_on_first_use()
         vault = cls(checkpointer, make_store, erasing)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias
 
 from langgraph.store.base import BaseStore
 
-from stepvault._core.labels import owner_of
+from stepvault._core.people import named_in
 from stepvault._core.plan import Call, Op
 
 _PAGE = 500
-_HOLE = "{subject}"
 Theirs: TypeAlias = "Callable[[str], bool]"  # whether an id is one of the person's
 
 
@@ -117,12 +116,7 @@ class Items:
                 return count
 
     def _is_theirs(self, namespace: tuple[str, ...], theirs: Theirs) -> bool:
-        owner = owner_of(namespace)
-        if owner is not None and theirs(owner):  # memories are their owner's, whatever the patterns say
-            return True
-        if self._patterns is None:
-            return any(map(theirs, namespace if owner is None else namespace[2:]))
-        return any(theirs(subject) for pattern in self._patterns for subject in _named_by(pattern, namespace))
+        return any(map(theirs, named_in(self._patterns, namespace)))
 
     def holds(self, namespace: Sequence[str], theirs: Theirs) -> bool:
         """Whether a namespace is the person's."""
@@ -137,21 +131,3 @@ class Items:
         return (yield Call(
             lambda: getattr(store, name)(*args, **kwargs), lambda: getattr(store, f"a{name}")(*args, **kwargs)
         ))  # fmt: skip
-
-
-def _named_by(pattern: Sequence[str], namespace: tuple[str, ...]) -> Iterator[str]:
-    """The id that fills a pattern so that a namespace begins with it, if there is one."""
-    if len(namespace) < len(pattern):
-        return
-    named: set[str] = set()
-    for part, label in zip(pattern, namespace, strict=False):
-        before, hole, after = part.partition(_HOLE)
-        if not hole:
-            if part != label:
-                return
-        elif len(label) > len(before) + len(after) and label.startswith(before) and label.endswith(after):
-            named.add(label[len(before) : len(label) - len(after)])
-        else:
-            return
-    if len(named) == 1:
-        yield named.pop()

@@ -153,6 +153,9 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
     items = yield from eraser.items.delete(theirs(scope, current))
     yield from reads.drop_pins(scope, lambda namespace: eraser.items.holds(namespace, theirs(scope, current)))
     yield from _count(scope, eraser, current, {"items": items})
+    if scope.core.keys is not None:  # also of what is not in the database any more, but in its backups
+        for mark in current.tokens:
+            yield from scope.core.keys.shred_linked(mark, shared=current.shared == "erase")
     return (yield from _moved(scope, current, "deleted"))
 
 

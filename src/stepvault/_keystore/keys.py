@@ -110,22 +110,24 @@ class Keys:
         index = self._index or (yield from self.index())
         return {owner: self._sealer(index, tenant, chains[owner]) for owner in owners}
 
-    def create(self, tenant: bytes, owner: bytes) -> Op[Sealer]:
-        """A stored first key for an owner that nobody else can know yet: a new thread."""
+    def create(self, tenant: bytes, owner: bytes, subjects: Sequence[bytes] = ()) -> Op[Sealer]:
+        """A stored first key for an owner that nobody else can know yet, a new thread, linked to its subjects."""
         index = self._index or (yield from self.index())
         ticket = self.cache.ticket()
         new = draft(owner, 1, self.random)
         (row,) = yield from self.wrapper.wrap([new])
-        if not (yield from self.at(self.store.insert(row))):
+        if not (yield from self.at(self.store.insert(row, (), subjects))):
             yield from self.refused()
         keys = chain(owner, [row], {row.id: new.secret})
         self.cache.put(keys, ticket)
         return self._sealer(index, tenant, keys)
 
-    def discard(self, owner: bytes) -> Op[None]:
+    def discard(self, owner: bytes, subjects: Sequence[bytes] = ()) -> Op[None]:
         """Forget a created owner that nothing was stored for."""
         self.cache.purge([owner])
         yield from self.at(self.store.remove(owner))
+        for subject in subjects:
+            yield from self.at(self.store.unlink(subject, [owner]))
 
     def ensure(self, tenant: bytes, owner: bytes, *, readmit: bool = False) -> Op[Sealer]:
         """The sealer of an owner that several writers may meet first; makes its key if there is none.
@@ -145,6 +147,24 @@ class Keys:
             KeyShreddedError: The owner was shredded.
         """
         return (yield from self._next(tenant, owner, beside=True))
+
+    def link(self, subject: bytes, owner: bytes, *, whole: bool = False) -> Op[None]:
+        """Say whose data the keys of an owner seal, before they do. See `KeyStore.link`."""
+        yield from self.at(self.store.link(subject, [owner], whole=whole))
+
+    def shred_linked(self, subject: bytes, *, shared: bool) -> Op[int]:
+        """Destroy the keys that seal this subject's data alone; how many were alive.
+
+        Args:
+            subject: By the token that they are linked by.
+            shared: Whether to destroy those that seal data of others too; if not, they are unlinked.
+        """
+        linked = yield from self.at(self.store.linked(subject))
+        gone = [link.owner for link in linked if shared or link.whole or link.subjects == 1]
+        kept = [link.owner for link in linked if link.owner not in gone]
+        if kept:
+            yield from self.at(self.store.unlink(subject, kept))
+        return (yield from self.shred(gone)) if gone else 0
 
     def shred(self, owners: Iterable[bytes]) -> Op[int]:
         """Destroy the keys of owners; how many there were. What they sealed cannot be read any more."""

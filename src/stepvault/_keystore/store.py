@@ -19,6 +19,7 @@ from stepvault._core.rows import Doc, DocChange
 
 SPACE = b"keys"  # which no tenant's space can be called: those have a NUL
 _OWNER, _RETIRED, _LINK, _SUBJECT = b"k", b"r", b"l", b"s"
+_WHOLE = b"w"  # ends what leads to a `Linked.whole`
 _PAGE = 500
 
 START = b""
@@ -42,10 +43,14 @@ class KekUse(NamedTuple):
 
 
 class Linked(NamedTuple):
-    """An owner linked to a subject, and to how many subjects it is linked in all."""
+    """An owner linked to a subject, and to how many subjects it is linked in all.
+
+    `whole`: what it seals goes with any one of them, as a namespace does, and not only with the last.
+    """
 
     owner: bytes
     subjects: int
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +96,15 @@ class KeyStore:
         """Every generation of these owners, shredded ones too."""
         return [row for stored in (yield from self._stored(owners)) for row in stored.rows]
 
-    def insert(self, key: DataKey, before: Sequence[DataKey] = ()) -> Op[bool]:
+    def insert(self, key: DataKey, before: Sequence[DataKey] = (), subjects: Sequence[bytes] = ()) -> Op[bool]:
         """Add a generation; False if the owner has other keys than those `before` it, or its wrapping key is retired.
+
+        Whose data the key will seal can be said along, see `link`.
 
         Whether that was retired is asked after the key is stored, and the key is used only after the answer: so it
         was found by the rotation that retired, or is not used.
         """
-        if not (yield from self.insert_all([key], before)):
+        if not (yield from self.insert_all([key], before, subjects)):
             return False
         if key.kek not in (yield from self.retired()):
             return True
@@ -106,14 +113,17 @@ class KeyStore:
             yield from self._write([replace(stored, rows=tuple(before))])
         return False
 
-    def insert_all(self, keys: Sequence[DataKey], before: Sequence[DataKey] = ()) -> Op[bool]:
+    def insert_all(
+        self, keys: Sequence[DataKey], before: Sequence[DataKey] = (), subjects: Sequence[bytes] = ()
+    ) -> Op[bool]:
         """Add keys of several owners, unless one of them has other keys than those `before`."""
         owners = [key.owner for key in keys]
         present = (yield from self._stored(owners)) if before else [Stored(owner) for owner in owners]
         if any(stored.rows != tuple(before) for stored in present):
             return False
         new = [replace(stored, rows=(*before, key)) for stored, key in zip(present, keys, strict=True)]
-        return (yield from self._write(new))
+        links = [change for subject in subjects for change in self._links(subject, owners)]
+        return (yield from self._write(new, links))
 
     def remove(self, owner: bytes) -> Op[None]:
         """Forget an owner that nothing was sealed for."""
@@ -166,13 +176,22 @@ class KeyStore:
 
     # -- whose data a key seals
 
-    def link(self, subject: bytes, owners: Sequence[bytes]) -> Op[None]:
+    def link(self, subject: bytes, owners: Sequence[bytes], *, whole: bool = False) -> Op[None]:
         """Say whose data these owners' keys seal. Idempotent."""
+        yield from self._docs.write_docs(SPACE, self._links(subject, owners, whole=whole), durable=self._durable)
+
+    def _links(self, subject: bytes, owners: Sequence[bytes], *, whole: bool = False) -> list[DocChange]:
         changes = []
         for owner in owners:
-            changes.append(DocChange(_SUBJECT + _framed(subject) + owner, owner, self._random(8)))
+            place = _SUBJECT + _framed(subject) + owner
+            changes.append(DocChange(place, owner + _WHOLE if whole else owner, self._random(8)))
             changes.append(DocChange(_LINK + owner + subject, subject, self._random(8)))
-        yield from self._docs.write_docs(SPACE, changes, durable=self._durable)
+        return changes
+
+    def unlink(self, subject: bytes, owners: Sequence[bytes]) -> Op[None]:
+        """Undo `link`."""
+        gone = [place for owner in owners for place in (_SUBJECT + _framed(subject) + owner, _LINK + owner + subject)]
+        yield from self._docs.write_docs(SPACE, [DocChange(place, None, b"") for place in gone], durable=self._durable)
 
     def linked(self, subject: bytes) -> Op[list[Linked]]:
         """The owners linked to a subject."""
@@ -180,8 +199,9 @@ class KeyStore:
         while True:
             docs = yield from self._docs.docs(SPACE, _SUBJECT + _framed(subject), after, _PAGE)
             for doc in docs:
-                links = yield from self._docs.docs(SPACE, _LINK + doc.body, b"", _PAGE)
-                found.append(Linked(doc.body, len(links)))
+                owner = bytes(doc.key[len(_SUBJECT + _framed(subject)) :])
+                links = yield from self._docs.docs(SPACE, _LINK + owner, b"", _PAGE)
+                found.append(Linked(owner, len(links), len(doc.body) > len(owner)))
             if len(docs) < _PAGE:
                 return found
             after = docs[-1].key
@@ -215,7 +235,7 @@ class KeyStore:
         found = {doc.key[1:]: _stored(doc) for doc in docs}
         return [found.get(owner) or Stored(owner) for owner in owners]
 
-    def _write(self, changed: Sequence[Stored]) -> Op[bool]:
+    def _write(self, changed: Sequence[Stored], links: Sequence[DocChange] = ()) -> Op[bool]:
         """Store all of these, or none and False if one was changed meanwhile."""
         if not changed:
             return True
@@ -223,7 +243,7 @@ class KeyStore:
             DocChange(_OWNER + stored.owner, _packed(stored) if stored.rows else None, self._random(8), stored.version)
             for stored in changed
         ]
-        return (yield from self._docs.write_docs(SPACE, changes, durable=self._durable))
+        return (yield from self._docs.write_docs(SPACE, [*changes, *links], durable=self._durable))
 
 
 def _buried(stored: Stored, now: int) -> Stored:

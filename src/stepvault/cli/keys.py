@@ -16,8 +16,15 @@ app = typer.Typer(no_args_is_help=True, help="The keys of a sealed database.")
 
 
 @app.command("list")
-def list_(context: typer.Context) -> None:
+def list_(
+    context: typer.Context,
+    subject: Annotated[str | None, typer.Option(help="the data keys that are linked to this person instead")] = None,
+) -> None:
     """List key-encryption keys by their ids, and how many data keys each wraps."""
+    if subject is not None:
+        linked = cli.open_vault(context).keys.of(subject)
+        cli.show(context, linked, ("owner", "kind", "subjects", "generations", "wrapped_by"))
+        return
     found = cli.open_vault(context).keys.list()
     cli.show(context, found, ("id", "primary", "available", "retired", "wraps"))
 

@@ -10,7 +10,7 @@ import pytest
 
 from stepvault import Vault
 from stepvault.encryption import Keyring
-from stepvault.errors import ConfigurationError, KeyNotFoundError, RowMismatchError, WrongKeyError
+from stepvault.errors import ConfigurationError, RowMismatchError, WrongKeyError
 from stepvault.stores._dialect import NewItem, Work
 from stepvault.stores.sqlite import SqliteStore
 from tests.contract.matrix import KEYRING, Database, SqliteDatabase
@@ -122,7 +122,7 @@ async def test_moved_items_and_other_keyrings_are_refused(vaults: Vaults) -> Non
         await store.aget(("n",), "two")
     with pytest.raises(WrongKeyError):
         await vaults.open(keyring=Keyring({"test": os.urandom(32)})).store.aget(("n",), "one")
-    with pytest.raises(KeyNotFoundError, match="pass keyring="):
+    with pytest.raises(ConfigurationError, match="pass keyring="):
         await vaults.open(keyring=None).store.aget(("n",), "one")
 
 

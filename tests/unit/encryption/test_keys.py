@@ -208,7 +208,7 @@ def test_owners_are_linked_to_subjects(store: Store, keyring: Keyring) -> None:
     store.run(store.dialect.link(ann, [b"1", b"2"]))
     store.run(store.dialect.link(bob, [b"2"]))
     store.run(store.dialect.link(bob, [b"2"]))
-    assert store.run(store.dialect.linked(ann)) == [(b"1", 1), (b"2", 2)]
+    assert store.run(store.dialect.linked(ann)) == [(b"1", 1, False), (b"2", 2, False)]
     assert store.run(store.dialect.linked(b"nobody")) == []
 
 
@@ -221,7 +221,7 @@ def test_tombstones_are_forgotten_after_their_time_and_never_with_a_living_key(s
     store.run(keys.ensure(TENANT, b"back", readmit=True))
     assert store.run(store.dialect.forget(0, 100)) == 0
     assert store.run(store.dialect.forget(2**53, 100)) == 1
-    assert [owner for owner, _ in store.run(store.dialect.linked(b"ann"))] == [b"alive", b"back"]
+    assert [link.owner for link in store.run(store.dialect.linked(b"ann"))] == [b"alive", b"back"]
     assert {row.owner for row in store.run(store.dialect.load([b"gone", b"back", b"alive"]))} == {b"back", b"alive"}
 
 
