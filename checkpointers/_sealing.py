@@ -8,12 +8,11 @@ from dataclasses import replace
 
 from stepvault._core import identity
 from stepvault._core.chunks import ChunkRow
-from stepvault._core.rows import CheckpointRow, Elements, Loaded, Note, WriteRow
+from stepvault._core.rows import SUBJECT, CheckpointRow, Elements, Loaded, Note, WriteRow
 from stepvault._core.sealing import Seal
 from stepvault.errors import TamperedError
 
 REAL_ID = b"\0id"  # key of the note that holds the real id of a thread, whose row has a token of it
-SUBJECT = b"s"  # begins the key of a note that names a person, after which their token stands
 
 _SIZE = struct.Struct(">H")
 

@@ -246,7 +246,10 @@ class SealedDialect(Mixed):
 
     def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
         stored = yield from self._names(tenant)
-        yield from self._inner.pin(tenant, [stored.name(name) for name in names], pinned=pinned)
+        asked = [stored.name(name) for name in names]
+        if self.mixed and stored.hidden:
+            asked += names
+        yield from self.inner.pin(tenant, asked, pinned=pinned)
 
     def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
         names = yield from self._names(tenant)

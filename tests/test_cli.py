@@ -253,6 +253,12 @@ def test_seal(url: str, tmp_path: Path) -> None:
     file = str(tmp_path / "keys")
     told("keys", "generate", file, url=url)
     assert "Dry run" in call("--keyfile", file, "seal", url=url).output
+    done = read("--keyfile", file, "seal", "--settle", "0", "--yes", url=url)
+    assert (done["threads"], done["items"]) == (4, 1)
+    assert read("--keyfile", file, "keys", "list", "--subject", "nobody", url=url) == []
+    assert "Dry run" in call("--keyfile", file, "unseal", url=url).output
+    assert read("--keyfile", file, "unseal", "--settle", "0", "--yes", url=url)["threads"] == 4
+    assert len(read("threads", url=url)) == 4
     assert read("--keyfile", file, "seal", "--settle", "0", "--yes", url=url)["threads"] == 4
     assert len(read("--keyfile", file, "threads", url=url)) == 4
     refused("threads", url=url, by=ConfigurationError)

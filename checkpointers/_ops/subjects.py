@@ -20,12 +20,11 @@ from stepvault._core.ids import text_key
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.people import digest_of
 from stepvault._core.plan import Op
-from stepvault._core.rows import DocChange, Note, ThreadRow
+from stepvault._core.rows import SUBJECT, DocChange, Note, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.spaces import space
-from stepvault.checkpointers._sealing import SUBJECT
 from stepvault.errors import ConfigurationError, SubjectErasedError
 
 PREFIX = SUBJECT

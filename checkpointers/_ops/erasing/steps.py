@@ -153,9 +153,9 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
     items = yield from eraser.items.delete(theirs(scope, current))
     yield from reads.drop_pins(scope, lambda namespace: eraser.items.holds(namespace, theirs(scope, current)))
     yield from _count(scope, eraser, current, {"items": items})
-    if scope.core.keys is not None:  # also of what is not in the database any more, but in its backups
+    if scope.core.keys is not None:
         for mark in current.tokens:
-            yield from scope.core.keys.shred_linked(mark, shared=current.shared == "erase")
+            yield from scope.core.keys.shred_whole(mark)
     return (yield from _moved(scope, current, "deleted"))
 
 
@@ -310,11 +310,21 @@ def _verify(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
         if len(rows) < _PAGE:
             break
         after = rows[-1].no
-    if found or (yield from eraser.items.count(theirs(scope, current))):
+    found = found or bool((yield from eraser.items.count(theirs(scope, current))))
+    if found or (yield from _shred_the_rest(scope, current)):
         return (yield from _moved(scope, current, "tombstoned"))
     now = yield from scope.core.dialect.now()
     unattributed = {"threads": nobody, "namespaces": (yield from eraser.items.unattributed())}
     return (yield from _moved(scope, current, "verified", verified=now, unattributed=unattributed))
+
+
+def _shred_the_rest(scope: Scope, current: Request) -> Op[bool]:
+    """Destroy keys of what is not in the database any more, but may be in its backups; whether there were any."""
+    count = 0
+    if scope.core.keys is not None:
+        for mark in current.tokens:
+            count += yield from scope.core.keys.shred_linked(mark, shared=current.shared == "erase")
+    return count > 0
 
 
 def _receipt(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:

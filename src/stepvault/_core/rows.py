@@ -61,6 +61,9 @@ class Guard:
     durable: bool = False  # commit past a power loss, whatever the connection's setting
 
 
+SUBJECT = b"s"  # begins the key of a note that names a person; their token follows
+
+
 class Note(NamedTuple):
     """A small record that belongs to a thread: written with a guarded write, copied and deleted with the thread."""
 

@@ -152,6 +152,12 @@ class Keys:
         """Say whose data the keys of an owner seal, before they do. See `KeyStore.link`."""
         yield from self.at(self.store.link(subject, [owner], whole=whole))
 
+    def shred_whole(self, subject: bytes) -> Op[int]:
+        """Destroy the keys of this subject's namespaces; how many were alive."""
+        linked = yield from self.at(self.store.linked(subject))
+        gone = [link.owner for link in linked if link.whole]
+        return (yield from self.shred(gone)) if gone else 0
+
     def shred_linked(self, subject: bytes, *, shared: bool) -> Op[int]:
         """Destroy the keys that seal this subject's data alone; how many were alive.
 
