@@ -17,6 +17,7 @@ from stepvault._core.keys import ROOT
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import (
+    SUBJECT,
     CheckpointRow,
     Deleted,
     Doc,
@@ -65,6 +66,7 @@ class SealedDialect(SealedLists):
         self.locks = inner.locks
         self._inner = inner
         self._keys = keys
+        keys.standing = self.standing
 
     def setup(self) -> Op[None]:
         yield from self._inner.setup()
@@ -172,15 +174,29 @@ class SealedDialect(SealedLists):
             if place.plain:
                 return Opening(bare, _PLAIN, notes)
             seal = yield from self._keys.sealer(guard.key.tenant, bytes(guard.uid))
-            for subject in rows_of.subjects_in(notes):
-                yield from self._keys.link(subject, bytes(guard.uid))
+            yield from self._link(guard, notes)
             return (yield from self._sealing(bare, seal, notes))
         if self._keys.leaving:
             return Opening(guard, _PLAIN, notes)
+        token = yield from self._token(guard.key)
         people = rows_of.subjects_in(notes)
-        seal = yield from self._keys.create(guard.key.tenant, bytes(guard.uid), people)
+        seal = yield from self._keys.create(guard.key.tenant, bytes(guard.uid), people, token.thread)
         opening = yield from self._sealing(guard, seal, notes)
         return opening._replace(notes=[rows_of.sealed_id(seal, guard.key.thread), *opening.notes])
+
+    def _link(self, guard: Guard, notes: Sequence[Note]) -> Op[None]:
+        """Link a thread's key to who joins it, and unlink who leaves."""
+        for note in notes:
+            if note.key[:1] == SUBJECT and note.body is not None:
+                token = yield from self._token(guard.key)
+                yield from self._keys.link(note.key[1:], bytes(guard.uid), place=token.thread)
+            elif note.key[:1] == SUBJECT:
+                yield from self._keys.unlink(note.key[1:], bytes(guard.uid))
+
+    def standing(self, tenant: bytes, places: Sequence[bytes]) -> Op[set[bytes]]:
+        """Whose keys seal the threads that stand at these places."""
+        found = yield from self._inner.notes_at([(ThreadKey(tenant, place), b"") for place in places])
+        return {bytes(thread.uid) for thread, _ in found if thread is not None}
 
     def _sealing(self, guard: Guard, seal: Seal, notes: Sequence[Note]) -> Op[Opening]:
         index = yield from self._keys.index()

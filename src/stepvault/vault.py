@@ -142,39 +142,31 @@ class Vault(Upkeep):
             ConfigurationError: This vault has no keyring, or an erasure is under way.
             ConflictError: A thread exists sealed and unsealed.
         """
-        scope, items = self._checkpointer._scope, ItemConversion(self.store, leaving=False)
-        return self._checkpointer._driver.run(seal(scope, settle, report, items))
+        return self._checkpointer._driver.run(seal(*self._converting(settle, report, leaving=False)))
 
     async def aseal(
         self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None
     ) -> SealProgress:
         """Async version of `seal`."""
-        scope, items = self._checkpointer._scope, ItemConversion(self.store, leaving=False)
-        return await self._checkpointer._driver.arun(seal(scope, settle, report, items))
+        return await self._checkpointer._driver.arun(seal(*self._converting(settle, report, leaving=False)))
 
     def unseal(self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None) -> SealProgress:
-        """Undo `seal`, while the app runs: afterwards, the database is opened without keyring=.
-
-        May be killed, repeated, and run by several processes at once. Begins to convert when every process that was
-        opened with the keyring must have noticed; processes without it are turned away until the end.
-
-        Args:
-            settle: Seconds to wait for those processes; less only if there are none.
-            report: Called after each thread.
+        """Undo `seal`, in the same way: afterwards, the database is opened without keyring=. See docs/encryption.md.
 
         Raises:
             ConfigurationError: This vault has no keyring, or the database is being sealed.
             PayloadError: Something cannot be opened; what was not converted is still sealed.
         """
-        scope, items = self._checkpointer._scope, ItemConversion(self.store, leaving=True)
-        return self._checkpointer._driver.run(unseal(scope, settle, report, items))
+        return self._checkpointer._driver.run(unseal(*self._converting(settle, report, leaving=True)))
 
     async def aunseal(
         self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None
     ) -> SealProgress:
         """Async version of `unseal`."""
-        scope, items = self._checkpointer._scope, ItemConversion(self.store, leaving=True)
-        return await self._checkpointer._driver.arun(unseal(scope, settle, report, items))
+        return await self._checkpointer._driver.arun(unseal(*self._converting(settle, report, leaving=True)))
+
+    def _converting(self, settle: float, report: Any, *, leaving: bool) -> Any:
+        return self._checkpointer._scope, settle, report, ItemConversion(self.store, leaving=leaving)
 
     def for_tenant(self, tenant: str) -> Self:
         """A view of one tenant's data over the same connections; it sees and touches no other tenant's."""

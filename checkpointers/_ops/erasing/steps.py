@@ -323,7 +323,7 @@ def _shred_the_rest(scope: Scope, current: Request) -> Op[bool]:
     count = 0
     if scope.core.keys is not None:
         for mark in current.tokens:
-            count += yield from scope.core.keys.shred_linked(mark, shared=current.shared == "erase")
+            count += yield from scope.core.keys.shred_linked(scope.tenant, mark, shared=current.shared == "erase")
     return count > 0
 
 

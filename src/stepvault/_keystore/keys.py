@@ -57,6 +57,7 @@ class Keys:
         self.random = random
         self.elsewhere = elsewhere
         self.accept_plain = False  # while a database is being sealed or unsealed
+        self.standing: Callable[[bytes, Sequence[bytes]], Op[set[bytes]]] | None = None  # owners of these places
         self.leaving = False  # while it is being unsealed: what is new is not sealed any more
         self._index: BlindIndex | None = None
 
@@ -110,13 +111,14 @@ class Keys:
         index = self._index or (yield from self.index())
         return {owner: self._sealer(index, tenant, chains[owner]) for owner in owners}
 
-    def create(self, tenant: bytes, owner: bytes, subjects: Sequence[bytes] = ()) -> Op[Sealer]:
+    def create(self, tenant: bytes, owner: bytes, subjects: Sequence[bytes] = (), place: bytes = b"") -> Op[Sealer]:
         """A stored first key for an owner that nobody else can know yet, a new thread, linked to its subjects."""
         index = self._index or (yield from self.index())
         ticket = self.cache.ticket()
         new = draft(owner, 1, self.random)
         (row,) = yield from self.wrapper.wrap([new])
-        if not (yield from self.at(self.store.insert(row, (), subjects))):
+        links = [link for subject in subjects for link in self.store.links(subject, [owner], place=place)]
+        if not (yield from self.at(self.store.insert(row, (), links))):
             yield from self.refused()
         keys = chain(owner, [row], {row.id: new.secret})
         self.cache.put(keys, ticket)
@@ -148,9 +150,13 @@ class Keys:
         """
         return (yield from self._next(tenant, owner, beside=True))
 
-    def link(self, subject: bytes, owner: bytes, *, whole: bool = False) -> Op[None]:
+    def link(self, subject: bytes, owner: bytes, *, whole: bool = False, place: bytes = b"") -> Op[None]:
         """Say whose data the keys of an owner seal, before they do. See `KeyStore.link`."""
-        yield from self.at(self.store.link(subject, [owner], whole=whole))
+        yield from self.at(self.store.link(subject, [owner], whole=whole, place=place))
+
+    def unlink(self, subject: bytes, owner: bytes) -> Op[None]:
+        """Undo `link`, before what was linked stops to be theirs: a living key must not seem to be theirs alone."""
+        yield from self.at(self.store.unlink(subject, [owner]))
 
     def shred_whole(self, subject: bytes) -> Op[int]:
         """Destroy the keys of this subject's namespaces; how many were alive."""
@@ -158,15 +164,21 @@ class Keys:
         gone = [link.owner for link in linked if link.whole]
         return (yield from self.shred(gone)) if gone else 0
 
-    def shred_linked(self, subject: bytes, *, shared: bool) -> Op[int]:
+    def shred_linked(self, tenant: bytes, subject: bytes, *, shared: bool) -> Op[int]:
         """Destroy the keys that seal this subject's data alone; how many were alive.
 
+        Not those of threads that are there: what becomes of these is decided by what they say of themselves.
+
         Args:
+            tenant: Whose subject.
             subject: By the token that they are linked by.
             shared: Whether to destroy those that seal data of others too; if not, they are unlinked.
         """
         linked = yield from self.at(self.store.linked(subject))
-        gone = [link.owner for link in linked if shared or link.whole or link.subjects == 1]
+        places = [link.place for link in linked if link.place]
+        there = (yield from self.standing(tenant, places)) if places and self.standing is not None else set()
+        alone = [link for link in linked if shared or link.whole or link.subjects == 1]
+        gone = [link.owner for link in alone if link.owner not in there]
         kept = [link.owner for link in linked if link.owner not in gone]
         if kept:
             yield from self.at(self.store.unlink(subject, kept))

@@ -19,7 +19,7 @@ from stepvault._core.rows import Doc, DocChange
 
 SPACE = b"keys"  # which no tenant's space can be called: those have a NUL
 _OWNER, _RETIRED, _LINK, _SUBJECT = b"k", b"r", b"l", b"s"
-_WHOLE = b"w"  # ends what leads to a `Linked.whole`
+_WHOLE, _THREAD = b"w", b"t"  # kinds of links
 _PAGE = 500
 
 START = b""
@@ -46,11 +46,13 @@ class Linked(NamedTuple):
     """An owner linked to a subject, and to how many subjects it is linked in all.
 
     `whole`: what it seals goes with any one of them, as a namespace does, and not only with the last.
+    `place`: of a thread, what stands in its column.
     """
 
     owner: bytes
     subjects: int
     whole: bool = False
+    place: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class KeyStore:
         """Every generation of these owners, shredded ones too."""
         return [row for stored in (yield from self._stored(owners)) for row in stored.rows]
 
-    def insert(self, key: DataKey, before: Sequence[DataKey] = (), subjects: Sequence[bytes] = ()) -> Op[bool]:
+    def insert(self, key: DataKey, before: Sequence[DataKey] = (), links: Sequence[DocChange] = ()) -> Op[bool]:
         """Add a generation; False if the owner has other keys than those `before` it, or its wrapping key is retired.
 
         Whose data the key will seal can be said along, see `link`.
@@ -104,7 +106,7 @@ class KeyStore:
         Whether that was retired is asked after the key is stored, and the key is used only after the answer: so it
         was found by the rotation that retired, or is not used.
         """
-        if not (yield from self.insert_all([key], before, subjects)):
+        if not (yield from self.insert_all([key], before, links)):
             return False
         if key.kek not in (yield from self.retired()):
             return True
@@ -114,7 +116,7 @@ class KeyStore:
         return False
 
     def insert_all(
-        self, keys: Sequence[DataKey], before: Sequence[DataKey] = (), subjects: Sequence[bytes] = ()
+        self, keys: Sequence[DataKey], before: Sequence[DataKey] = (), links: Sequence[DocChange] = ()
     ) -> Op[bool]:
         """Add keys of several owners, unless one of them has other keys than those `before`."""
         owners = [key.owner for key in keys]
@@ -122,7 +124,6 @@ class KeyStore:
         if any(stored.rows != tuple(before) for stored in present):
             return False
         new = [replace(stored, rows=(*before, key)) for stored, key in zip(present, keys, strict=True)]
-        links = [change for subject in subjects for change in self._links(subject, owners)]
         return (yield from self._write(new, links))
 
     def remove(self, owner: bytes) -> Op[None]:
@@ -176,15 +177,19 @@ class KeyStore:
 
     # -- whose data a key seals
 
-    def link(self, subject: bytes, owners: Sequence[bytes], *, whole: bool = False) -> Op[None]:
+    def link(self, subject: bytes, owners: Sequence[bytes], *, whole: bool = False, place: bytes = b"") -> Op[None]:
         """Say whose data these owners' keys seal. Idempotent."""
-        yield from self._docs.write_docs(SPACE, self._links(subject, owners, whole=whole), durable=self._durable)
+        changes = self.links(subject, owners, whole=whole, place=place)
+        yield from self._docs.write_docs(SPACE, changes, durable=self._durable)
 
-    def _links(self, subject: bytes, owners: Sequence[bytes], *, whole: bool = False) -> list[DocChange]:
+    def links(
+        self, subject: bytes, owners: Sequence[bytes], *, whole: bool = False, place: bytes = b""
+    ) -> list[DocChange]:
+        """The docs of `link`, to be written along with a key."""
         changes = []
         for owner in owners:
-            place = _SUBJECT + _framed(subject) + owner
-            changes.append(DocChange(place, owner + _WHOLE if whole else owner, self._random(8)))
+            body = owner + (_WHOLE if whole else _THREAD) + place
+            changes.append(DocChange(_SUBJECT + _framed(subject) + owner, body, self._random(8)))
             changes.append(DocChange(_LINK + owner + subject, subject, self._random(8)))
         return changes
 
@@ -201,7 +206,8 @@ class KeyStore:
             for doc in docs:
                 owner = bytes(doc.key[len(_SUBJECT + _framed(subject)) :])
                 links = yield from self._docs.docs(SPACE, _LINK + owner, b"", _PAGE)
-                found.append(Linked(owner, len(links), len(doc.body) > len(owner)))
+                kind, place = doc.body[len(owner) : len(owner) + 1], bytes(doc.body[len(owner) + 1 :])
+                found.append(Linked(owner, len(links), kind == _WHOLE, place))
             if len(docs) < _PAGE:
                 return found
             after = docs[-1].key

@@ -83,6 +83,33 @@ async def test_rows_of_a_backup_stay_shut_once_their_person_was_erased(vaults: V
     assert (await vaults.open().store.aget(("u-ann", "facts"), "k")).value == {"x": 3}
 
 
+async def test_a_key_of_a_thread_that_stays_is_not_destroyed(vaults: Vaults) -> None:
+    vault = await filled(vaults)
+    keys = vault.checkpointer._core.keys
+    await put(vault.checkpointer, {"x": 7}, at=config("nobody's"))
+    raw = Raw(vault.checkpointer)
+    at = await raw.key("nobody's")
+    uid = bytes((await raw.skeleton("nobody's")).thread.uid)
+    ((owner),) = {key.owner for key in await vault.keys.aof("ann") if key.subjects == 1 and key.kind == "thread"}
+    assert owner != uid.hex()
+    from stepvault.checkpointers._ops.subjects import token
+
+    mark = token(vault.checkpointer._scope, "ann")
+    await raw.do(keys.link(mark, uid, place=at.thread))  # as a write does that is refused then
+    await vault.erasure.aerase("ann")
+    again = vaults.open().checkpointer
+    assert (await again.aget_tuple(config("nobody's"))).checkpoint["channel_values"] == {"x": 7}
+    assert (await again.aget_tuple(config("both"))).checkpoint["channel_values"] == {"x": 2}
+
+
+async def test_anonymised_threads_keep_their_keys(vaults: Vaults) -> None:
+    vault = await filled(vaults)
+    await vault.erasure.aanonymise("ann")
+    again = vaults.open().checkpointer
+    assert (await again.aget_tuple(config("alone"))).checkpoint["channel_values"] == {"x": 1}
+    assert not [key for key in await vault.keys.aof("ann") if key.wrapped_by and key.kind == "thread"]
+
+
 async def test_a_copy_is_linked_as_its_source_is_and_a_join_as_it_happens(vaults: Vaults) -> None:
     vault = await filled(vaults)
     await vault.checkpointer.acopy_thread("both", "copy")

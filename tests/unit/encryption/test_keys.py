@@ -208,7 +208,7 @@ def test_owners_are_linked_to_subjects(store: Store, keyring: Keyring) -> None:
     store.run(store.dialect.link(ann, [b"1", b"2"]))
     store.run(store.dialect.link(bob, [b"2"]))
     store.run(store.dialect.link(bob, [b"2"]))
-    assert store.run(store.dialect.linked(ann)) == [(b"1", 1, False), (b"2", 2, False)]
+    assert store.run(store.dialect.linked(ann)) == [(b"1", 1, False, b""), (b"2", 2, False, b"")]
     assert store.run(store.dialect.linked(b"nobody")) == []
 
 
