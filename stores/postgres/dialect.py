@@ -228,12 +228,12 @@ class PostgresDialect:
         return [row.no for row in rows]
 
     def whole(self, names: Sequence[Any]) -> Op[list[Whole]]:
-        embedded = {"embedded": self._text("embedded") if self._vectors is not None else "NULL::text[]"}
+        embedded = {"embedded": self._text("embedded") if self._vectors is not None else "NULL::text"}
         (rows,) = yield Batch([Stmt(self._text("whole", embedded), {"no": list(names)})])
         found = []
         for no, tenant, *columns, tokens, fields, words, vectors, body in rows:
-            numbers = None if tokens is None else struct.pack(f">{len(tokens)}q", *tokens)
-            floats = [vector_of_text(text) for text in vectors or ()]
+            numbers = None if tokens is None else b"".join(map(_number, filter(None, tokens.split(","))))
+            floats = [vector_of_text(text) for text in (vectors or "").split(";") if text]
             item = NewItem._make([*columns, numbers, fields, words or "", floats, body])
             found.append(Whole(no, no, tenant, item))
         return found
@@ -295,6 +295,10 @@ class PostgresDialect:
     def sweep(self, limit: int) -> Op[int]:
         ((count,),) = yield from self._ask("sweep", limit=Int8(limit))
         return count  # type: ignore[no-any-return]
+
+
+def _number(text: str) -> bytes:
+    return struct.pack(">q", int(text))
 
 
 def _part(text: str, parts: list[Any], args: dict[str, Any], what: Any, values: dict[str, Any]) -> str:

@@ -190,14 +190,14 @@ SELECT i.no, i.fields, i.body FROM {item} i WHERE i.no > %(after)s AND {live} OR
 
 -- name: whole
 -- Words as often as they were there: their order is not kept.
-SELECT i.no, i.tenant, i.ns, i.key, i.ttl, i.thread, i.checkpoint, i.tokens, i.fields,
+SELECT i.no, i.tenant, i.ns, i.key, i.ttl, i.thread, i.checkpoint, array_to_string(i.tokens, ','), i.fields,
     (SELECT string_agg(rtrim(repeat(w.lexeme || ' ', greatest(cardinality(w.positions), 1))), ' ')
      FROM unnest(i.words) w),
     {embedded}, i.body
 FROM {item} i WHERE i.no = ANY (%(no)s::bigint[])
 
 -- name: embedded
-(SELECT array_agg(v.embedding::text) FROM {vector} v WHERE v.item = i.id AND v.no = i.no)
+(SELECT string_agg(v.embedding::text, ';') FROM {vector} v WHERE v.item = i.id AND v.no = i.no)
 
 -- name: lock_items
 LOCK TABLE {item} IN SHARE ROW EXCLUSIVE MODE
