@@ -80,8 +80,7 @@ class Vault(Upkeep):
         """
         options.setdefault("on_conflict", "raise")
         erasing = {name: options.pop(name) for name in _ERASING if name in options}
-        if "subject_patterns" in erasing:
-            options["subject_patterns"] = erasing["subject_patterns"]
+        options |= {name: erasing[name] for name in _STORED if name in erasing}
         checkpointer, make_store = _parts(url or os.environ.get(_ENVIRONMENT), options)
         checkpointer.make_tables_on_first_use()
         vault = cls(checkpointer, make_store, erasing)
@@ -131,8 +130,7 @@ class Vault(Upkeep):
     def seal(self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None) -> SealProgress:
         """Seal a database that is not sealed yet, memory included, while the app runs; see docs/encryption.md.
 
-        May be killed, repeated, and run by several processes at once. Ends when every process that was opened
-        without a keyring must have noticed, and nothing unsealed is left.
+        May be killed, repeated, and run by several processes. Ends when every process without a keyring must know.
 
         Args:
             settle: Seconds to wait for those processes; less only if there are none.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stepvault.checkpointers._conversion import SETTLE
+from stepvault.checkpointers._conversion import SETTLE, SealProgress
 from stepvault.cli import context as cli
 from stepvault.encryption import Keyring
 
@@ -73,7 +73,7 @@ def seal(
         return
     vault = cli.open_vault(context, **({"pseudonymise_ids": True} if pseudonymise_ids else {}))
     with cli.working("sealing") as told:
-        done = vault.seal(settle=_settle(settle), report=lambda far: told(f"{far.threads} threads, {far.items} items"))
+        done = vault.seal(settle=_settle(settle), report=lambda far: told(_far(far)))
     cli.show_one(context, done)
 
 
@@ -91,8 +91,14 @@ def unseal(
         return
     vault = cli.open_vault(context, **({"pseudonymise_ids": True} if pseudonymise_ids else {}))
     with cli.working("unsealing") as told:
-        done = vault.unseal(settle=_settle(settle), report=lambda far: told(f"{far.threads} threads, {far.items} items"))
+        done = vault.unseal(
+            settle=_settle(settle), report=lambda far: told(f"{far.threads} threads, {far.items} items")
+        )
     cli.show_one(context, done)
+
+
+def _far(progress: SealProgress) -> str:
+    return f"{progress.threads} threads, {progress.items} items"
 
 
 def _settle(given: float | None) -> float:
