@@ -65,26 +65,18 @@ class Mixed:
             rows = yield from self._mixed_rows(names, base, None)
             return in_order(find, (yield from self._with_parts(names, rows)))
         until = find.offset + find.limit
-        rows = yield from self._mixed_rows(names, replace(find, tokens=(), offset=0, limit=until), until)
+        rows = yield from self._mixed_rows(names, replace(find, tokens=(), offset=0, limit=until), 1)
         rows.sort(key=lambda entry: -entry.row.no)
         return [Found(entry.row) for entry in rows[find.offset : until]]
 
-    def _mixed_rows(self, names: Names, find: Find, wanted: int | None) -> Op[list[Open]]:
-        """What is below a prefix in both places, each item once; all of it, or the newest of each."""
+    def _mixed_rows(self, names: Names, find: Find, pages: int | None) -> Op[list[Open]]:
+        """What is below a prefix in both places, each item once; of each place so many pages, or all."""
         found: dict[tuple[bytes, bytes], Open] = {}
         for prefix in self._places(names.ns(find.prefix), find.prefix):
-            asked = replace(find, prefix=prefix)
-            while True:
-                (hits,) = (yield from self.inner.work(names.tenant, Work(finds=[asked]))).finds
-                opened = yield from self._opened(names, [hit.row for hit in hits])
-                before = len(found)
-                for entry in opened.values():
-                    name = (entry.row.ns, entry.row.key)
-                    if name not in found or found[name].row.no < entry.row.no:
-                        found[name] = entry
-                if wanted is not None or len(hits) < asked.limit or len(found) == before:
-                    break
-                asked = replace(asked, before=hits[-1].row.no)
+            for entry in (yield from self._below(names, replace(find, prefix=prefix), pages)):
+                name = (entry.row.ns, entry.row.key)
+                if name not in found or found[name].row.no < entry.row.no:
+                    found[name] = entry
         return [entry for entry in found.values() if entry.row.ns.startswith(find.prefix)]
 
     def _with_parts(self, names: Names, rows: Sequence[Open]) -> Op[list[Open]]:
@@ -107,15 +99,7 @@ class Mixed:
         found: set[bytes] = set()
         for place in self._places(names.ns(prefix), prefix):
             (stored,) = (yield from self.inner.work(names.tenant, Work(namespaces=[place]))).namespaces
-            if not names.hidden:
-                return stored
-            reply = yield from self.inner.work(names.tenant, Work(finds=[Find(ns, 1) for ns in stored]))
-            rows = {ns: hits[0].row for ns, hits in zip(stored, reply.finds, strict=True) if hits}
-            opened = yield from self._opened(names, rows.values())
-            for ns, row in rows.items():
-                entry = opened.get((row.ns, row.key))
-                if entry is not None:
-                    found.add(b"".join(label + b"\0" for label in entry.row.ns.split(b"\0")[: ns.count(b"\0")]))
+            found.update((yield from self._listed(names, stored)))
         return sorted(ns for ns in found if ns.startswith(prefix))
 
     def _sealed(self, names: Names, puts: Sequence[NewItem]) -> Op[list[NewItem]]:
@@ -125,6 +109,12 @@ class Mixed:
         raise NotImplementedError
 
     def _opened(self, names: Names, rows: Iterable[ItemRow]) -> Op[dict[tuple[bytes, bytes], Open]]:
+        raise NotImplementedError
+
+    def _below(self, names: Names, find: Find, pages: int | None) -> Op[list[Open]]:
+        raise NotImplementedError
+
+    def _listed(self, names: Names, stored: list[bytes]) -> Op[list[bytes]]:
         raise NotImplementedError
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from stepvault._core import identity
@@ -196,22 +197,21 @@ class SealedDialect(Mixed):
     # -- rankings in the process
 
     def _ranked(self, names: Names, find: Find) -> Op[list[Found]]:
-        return in_order(find, (yield from self._all(names, find)))
-
-    def _all(self, names: Names, find: Find) -> Op[list[Open]]:
-        """Everything below a prefix, opened."""
-        rows: list[Open] = []
         base = Find(find.prefix, _PAGE, tokens=find.tokens, max_age=find.max_age)
-        asked = self._find(names, base)
+        return in_order(find, (yield from self._below(names, self._find(names, base), None)))
+
+    def _below(self, names: Names, find: Find, pages: int | None) -> Op[list[Open]]:
+        """What is below a stored prefix, opened: so many pages of `find.limit`, or all."""
+        rows: list[Open] = []
         seen: set[tuple[bytes, bytes, int]] = set()
-        while True:
-            (hits,) = (yield from self.inner.work(names.tenant, Work(finds=[asked]))).finds
+        for read in count(1):
+            (hits,) = (yield from self.inner.work(names.tenant, Work(finds=[find]))).finds
             fresh = [hit.row for hit in hits if (hit.row.ns, hit.row.key, hit.row.no) not in seen]
             seen |= {(row.ns, row.key, row.no) for row in fresh}
             rows += (yield from self._opened(names, fresh)).values()
-            if len(hits) < _PAGE or not fresh:
+            if read == pages or len(hits) < find.limit or not fresh:
                 break
-            asked = replace(asked, before=hits[-1].row.no)
+            find = replace(find, before=hits[-1].row.no)
         return rows
 
     # -- namespaces

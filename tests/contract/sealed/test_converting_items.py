@@ -161,3 +161,18 @@ async def test_threads_and_items_of_one_vault_change_together(vaults: Vaults, ma
     assert (await back.store.aget(("n",), "k")).value == {"text": at("text")}
     assert (await back.erasure.aplan("held")).held == at("reason")
     assert (await back.erasure.aplan(at("subject"))).threads[0].thread_id == at("thread")
+
+
+async def test_a_page_of_items_whose_key_was_destroyed_ends_no_search(
+    vaults: Vaults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepvault.stores._mixed._PAGE", 2)
+    vault = vaults.open()
+    await vault.asetup()
+    store, keys = vault.store, vault.checkpointer._core.keys
+    for namespace, key in (("kept", "k"), ("gone", "1"), ("gone", "2")):
+        await store.aput((namespace,), key, {"text": "word"})
+    owner = (await store._arun(keys.index())).owner(store._scope.tenant, b"gone\0")
+    assert await store._arun(keys.shred([owner])) == 1
+    store._scope.core.dialect.mixed = True
+    assert [item.key for item in await store.asearch((), query="word", mode="text")] == ["k"]
