@@ -20,9 +20,9 @@ from stepvault._core.plan import Atomic, Call, Op
 from stepvault._core.rows import Doc, DocChange, Guard
 from stepvault._core.state import State
 from stepvault._keystore.keys import Keys
-from stepvault._keystore.marker import MARKER_KEY, MARKER_SPACE, Marker
+from stepvault._keystore.marker import MARKER_KEY, MARKER_SPACE, RECHECK, WINDOW, Marker
 from stepvault.checkpointers._dialect import Dialect
-from stepvault.checkpointers._ops import admission, transfer
+from stepvault.checkpointers._ops import transfer
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.doc_marks import SPACES
 from stepvault.checkpointers._ops.inbox import keeping
@@ -32,8 +32,7 @@ from stepvault.checkpointers._sealed import SealedDialect
 from stepvault.erasure import PurgeStep
 from stepvault.errors import ConfigurationError, ConflictError
 
-SETTLE = admission.RECHECK + 5.0  # seconds until every process has looked at the marker
-WINDOW = 600_000  # milliseconds that the marker is good for; renewed on the way
+SETTLE = RECHECK + 5.0  # seconds until every process has looked at the marker
 _PAGE = 100
 _TRIES = 8
 

@@ -21,12 +21,10 @@ T = TypeVar("T")
 
 logger = logging.getLogger("stepvault")
 
-RECHECK = 60.0  # seconds
-
 
 def is_due(core: Core) -> bool:
     """Whether to look (again)."""
-    return core.monotonic() - core.seen.admitted > RECHECK
+    return core.monotonic() - core.seen.admitted > marker.RECHECK
 
 
 def admitted(core: Core, op: Op[T]) -> Op[T]:

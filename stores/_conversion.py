@@ -25,7 +25,6 @@ from stepvault.stores._store import StoreShell
 
 _PAGE = 100
 _SWEEP = 1000
-_WINDOW = 600_000  # milliseconds that the marker is good for; renewed on the way
 
 
 class ItemConversion:
@@ -75,7 +74,7 @@ class ItemConversion:
             yield from dialect.keys.expect(found.deployment)
         if not self._wanted(found):
             return False
-        until = (yield from dialect.inner.now()) + _WINDOW
+        until = (yield from dialect.inner.now()) + marker.WINDOW
         yield from _marker.write(dialect.inner, (marker.unsealing if self._leaving else marker.sealing)(index, until))
         dialect.mixed, dialect.leaving = True, self._leaving
         return True

@@ -19,12 +19,10 @@ from stepvault.errors import ConfigurationError
 
 logger = logging.getLogger("stepvault")
 
-RECHECK = 60.0  # seconds
-
 
 def is_due(core: Core) -> bool:
     """Whether to look (again)."""
-    return core.monotonic() - core.tables.admitted > RECHECK
+    return core.monotonic() - core.tables.admitted > marker.RECHECK
 
 
 def check(core: Core) -> Op[None]:

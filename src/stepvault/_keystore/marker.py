@@ -9,6 +9,8 @@ from stepvault._core.rows import Doc
 from stepvault._core.seal_marker import SEALING, UNSEALING, WINDOW_BYTES, marker, plain_passes
 
 MARKER_SPACE, MARKER_KEY = b"vault", b"seal"
+RECHECK = 60.0  # seconds after which a process looks at it again
+WINDOW = 600_000  # milliseconds for which plain rows pass; whoever converts renews it on the way
 
 _SEALED, _SEALING, _UNSEALING, _UNSEALED = b"S", b"M", b"U", b"O"
 _PURPOSE = {_SEALING: SEALING, _UNSEALING: UNSEALING}
