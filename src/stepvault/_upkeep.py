@@ -88,11 +88,11 @@ def _backup(vault: Vault, url: str) -> BackupReport:
     from stepvault.vault import Vault
 
     saver = vault.checkpointer
+    if saver._scope.tenant:
+        raise ConfigurationError("backup() copies a whole database; call it on the vault, not on a tenant's view.")
     if file_of(saver) is not None and url.startswith(_SQLITE):
         return _copy_file(saver, Path(unquote(url[len(_SQLITE) :])))
     with Vault.open(url, keyring=saver._core.keyring, unknown_types="raw") as target:
-        if saver._scope.tenant:
-            raise ConfigurationError("backup() copies a whole database; call it on the vault, not on a tenant's view.")
         target.setup()
         if len(target.threads(limit=1)) or target.store.list_namespaces(limit=1):
             raise ConfigurationError("There is something in the database to back up to; give an empty one.")

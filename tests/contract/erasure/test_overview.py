@@ -32,6 +32,8 @@ async def test_sizes_health_and_backups(database: Database, tmp_path: Path) -> N
         assert (health.reachable, health.erasures, health.overdue) == (True, 0, 0)
         assert health.sealed == bool(database.options.get("keyring"))
         target = f"sqlite:///{tmp_path}/backup.db"
+        with pytest.raises(ConfigurationError, match="tenant"):
+            vault.for_tenant("acme").backup(target)
         report = vault.backup(target)
         assert report.threads == 3
         with Vault.open(target, **{k: v for k, v in database.options.items() if k == "keyring"}) as copy:
