@@ -45,6 +45,7 @@ from stepvault.checkpointers.sqlite.dialect import SqliteDialect
 from stepvault.encryption import Keyring
 
 SIZES = (200, 1_000, 20_000)
+CHATS = (20, 150)  # turns
 OWNERS = 10_000
 TENANT, OWNER = b"", bytes(range(16))
 KEYRING = Keyring({"bench": bytes(range(32))})
@@ -159,16 +160,37 @@ def contenders() -> dict[str, Callable[[Path], Any]]:
 
 
 def chat(open_saver: Callable[[Path], Any], path: Path, turns: int) -> dict[str, float]:
-    """Milliseconds of a turn (three puts, three put_writes, one get), of a first read, and bytes of the file."""
+    """Milliseconds of a turn and of a first read, and bytes per chat of a file of some chats."""
     saver = open_saver(path)
     if hasattr(saver, "setup"):
         saver.setup()
-    at: Any = {"configurable": {"thread_id": "chat", "checkpoint_ns": ""}}
+    chats = max(2, 240 // turns)
+    taken = [one_chat(saver, str(number), turns) for number in range(chats)]
+    close(saver)
+    reads = []
+    for _ in range(5):
+        reader = open_saver(path)
+        reader.get_tuple({"configurable": {"thread_id": "none", "checkpoint_ns": ""}})  # connections and keys
+        start = time.perf_counter()
+        reader.get_tuple({"configurable": {"thread_id": "0", "checkpoint_ns": ""}})
+        reads.append(time.perf_counter() - start)
+        close(reader)
+    wall, cpu = map(min, zip(*taken, strict=True))
+    return {
+        "turn ms": wall * 1e3,
+        "turn CPU ms": cpu * 1e3,
+        "first get ms": min(reads) * 1e3,
+        "KB": path.stat().st_size / 1024 / chats,
+    }
+
+
+def one_chat(saver: Any, thread: str, turns: int) -> tuple[float, float]:
+    """Seconds of a turn (three puts, three put_writes, one get), by the clock and of the processor."""
+    at: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
     messages: list[Any] = []
-    took, busy = [], []
+    start, used = time.perf_counter(), time.process_time()
     for turn in range(turns):
-        start, used = time.perf_counter(), time.process_time()
-        saver.get_tuple({"configurable": {"thread_id": "chat", "checkpoint_ns": ""}})
+        saver.get_tuple({"configurable": {"thread_id": thread, "checkpoint_ns": ""}})
         for step in range(3):
             messages = [*messages, HumanMessage(f"{turn}.{step} " + os.urandom(150).hex(), id=str(uuid.uuid4()))]
             version = f"{3 * turn + step + 1:08}"
@@ -180,24 +202,7 @@ def chat(open_saver: Callable[[Path], Any], path: Path, turns: int) -> dict[str,
             }  # fmt: skip
             at = saver.put(at, made, {"source": "loop", "step": 3 * turn + step}, {"messages": version})
             saver.put_writes(at, [("messages", messages[-1:])], str(uuid.uuid4()))
-        took.append(time.perf_counter() - start)
-        busy.append(time.process_time() - used)
-    last, cpu = (statistics.median(times[-turns // 4 :]) for times in (took, busy))
-    close(saver)
-    reads = []
-    for _ in range(5):
-        reader = open_saver(path)
-        reader.get_tuple({"configurable": {"thread_id": "none", "checkpoint_ns": ""}})  # connections and keys
-        start = time.perf_counter()
-        reader.get_tuple({"configurable": {"thread_id": "chat", "checkpoint_ns": ""}})
-        reads.append(time.perf_counter() - start)
-        close(reader)
-    return {
-        "turn ms": last * 1e3,
-        "turn CPU ms": cpu * 1e3,
-        "first get ms": min(reads) * 1e3,
-        "KB": path.stat().st_size / 1024,
-    }
+    return (time.perf_counter() - start) / turns, (time.process_time() - used) / turns
 
 
 def close(saver: Any) -> None:
@@ -214,7 +219,7 @@ def chats(console: Console, folder: Path, turns: int, rounds: int) -> None:
     taken: dict[str, list[dict[str, float]]] = {name: [] for name in contenders()}
     for number in range(rounds):
         for name, open_saver in contenders().items():
-            taken[name].append(chat(open_saver, folder / f"{name} {number}.db", turns))
+            taken[name].append(chat(open_saver, folder / f"{name} {turns} {number}.db", turns))
     measures = list(taken["sealed"][0])
     table = Table("", *measures, title=f"A chat of {turns} turns on SQLite", title_justify="left")
     best = {name: {m: min(one[m] for one in found) for m in measures} for name, found in taken.items()}
@@ -230,7 +235,8 @@ def main() -> None:
     quick = parser.parse_args().quick
     console = Console()
     with tempfile.TemporaryDirectory() as folder:
-        chats(console, Path(folder), 30 if quick else 200, 1 if quick else 3)
+        for turns in CHATS:
+            chats(console, Path(folder), turns, 1 if quick else 5)
         driver = SqliteDriver(str(Path(folder) / "keys.db"))
         store = KeyStore(SqliteDialect(), os.urandom)
         driver.run(store.setup())

@@ -1,9 +1,9 @@
 """Sealing a database that holds unsealed rows, and back, while the app runs.
 
-A marker opens a window in which processes with keys read both kinds and processes without are turned away. Thread by
-thread is copied in its new form, with the same generation, and deleted where it was; a thread that was written
-meanwhile is copied again. When a pass finds nothing more, and every process must have looked at the marker, the
-window is closed. Killed anywhere, the next run goes on: what is left is found by looking.
+A marker opens a window in which processes with keys read both kinds and processes without are turned away. When every
+process must have looked at it, thread by thread is copied in its new form, with the same generation, and deleted where
+it was; a thread that was written meanwhile is copied again. When a pass finds nothing more, the window is closed.
+Killed anywhere, the next run goes on: what is left is found by looking.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Report = Callable[[SealProgress], None]
 class Memory(Protocol):
     """The items that are converted along; the store has a window of its own."""
 
-    def renew(self) -> Op[bool]: ...
+    def renew(self, *, known: bool) -> Op[bool]: ...
     def once(self) -> Op[int]: ...
     def close(self) -> Op[None]: ...
 
@@ -82,12 +82,13 @@ class Conversion:
         self._report = report
         self._memory = memory
         self._open = False  # whether there are threads to look at
+        self._known = False  # whether every process must know that something changes
 
     # -- what a direction decides
 
     name: str
     source: Dialect
-    settles_first: bool  # whether every process has to know before anything changes
+    settles_last: bool  # whether every process has to know, before the end, that it has begun
 
     def window(self, found: Marker | None, until: int) -> Op[Marker | None]:
         """The marker of the open window; None: there is nothing to do."""
@@ -120,9 +121,13 @@ class Conversion:
             return self.progress
         core.tables.ready = True
         began = core.monotonic()
-        while self.settles_first and core.monotonic() - began < settle:
+        while core.monotonic() - began < settle:
             yield _sleep(min(1.0, settle))
             yield from self.renew()
+        self._known = True
+        yield from self.renew()
+        if self.settles_last:
+            began = core.monotonic()
         while True:
             found = yield from self._once()
             waiting = settle - (core.monotonic() - began)
@@ -138,7 +143,7 @@ class Conversion:
     def renew(self) -> Op[bool]:
         """Open the windows or keep them open; False if there is nothing to do."""
         self._open = yield from self._renew()
-        items = (yield from self._memory.renew()) if self._memory is not None else False
+        items = (yield from self._memory.renew(known=self._known)) if self._memory is not None else False
         return self._open or items
 
     def _renew(self) -> Op[bool]:
@@ -150,12 +155,13 @@ class Conversion:
                 yield from self.keys.expect(found.deployment)
             wanted = yield from self.window(found, now + WINDOW)
             if wanted is None:
-                self.keys.accept_plain = self.keys.leaving = False
+                self.keys.accept_plain = self.keys.leaving = self.keys.grows_plain = False
                 return False
             version = docs[0].version if docs else None
             change = DocChange(MARKER_KEY, wanted.body(), self.scope.core.random(8), version)
             if (yield from self.plain.write_docs(MARKER_SPACE, [change], durable=True)):
                 self.keys.accept_plain, self.keys.leaving = True, wanted.is_leaving
+                self.keys.grows_plain = wanted.grows_plain
                 self.scope.core.tables.admitted = self.scope.core.monotonic()
                 return True
 
@@ -167,7 +173,7 @@ class Conversion:
             wanted = yield from self.closed()
             change = DocChange(MARKER_KEY, wanted.body(), self.scope.core.random(8), docs[0].version)
             yield from self.plain.write_docs(MARKER_SPACE, [change], durable=True)
-            self.keys.accept_plain = False
+            self.keys.accept_plain = self.keys.leaving  # whoever is in between ends in the form that he began
             self.scope.core.tables.admitted = float("-inf")
         self.progress = replace(self.progress, purged=tuple((yield from self.plain.purge())))
 

@@ -1,9 +1,9 @@
 """The two directions of `_conversion`.
 
-To seal: what is unsealed may be written until every process without keys must have noticed, so the end waits. To
-unseal: a process with keys that has not noticed would take an unsealed thread for a missing one, so the beginning
-waits. An unsealed database keeps the marks of a sealed one in the keys of its docs, and the key they are made with:
-tombstones hold nothing else that they could be found by.
+Both wait before they begin: whoever has not noticed would take a converted thread for a missing one. Until then, new
+threads are unsealed, which every process can read. To seal waits before its end too: processes with keys go on making
+unsealed threads until they notice that it has begun. An unsealed database keeps the marks of a sealed one in the keys
+of its docs, and the key they are made with: tombstones hold nothing else that they could be found by.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Sealing(Conversion):
     """Unsealed rows become sealed."""
 
     name = "seal"
-    settles_first = False
+    settles_last = True
     _marked = False  # what is unsealed was sealed before
 
     def window(self, found: Marker | None, until: int) -> Op[Marker | None]:
@@ -66,7 +66,9 @@ class Sealing(Conversion):
             return None
         self.source = self.plain
         self._marked = found is not None and found.marked
-        return marker.sealing((yield from self.keys.index()), until, marked=self._marked)
+        begun = found is not None and not (found.is_unsealed or found.is_preparing)
+        of = marker.sealing if begun or self._known else marker.preparing
+        return of((yield from self.keys.index()), until, marked=self._marked)
 
     def closed(self) -> Op[Marker]:
         return marker.sealed((yield from self.keys.index()))
@@ -96,7 +98,7 @@ class Unsealing(Conversion):
     """Sealed rows become unsealed; marks stay."""
 
     name = "unseal"
-    settles_first = True
+    settles_last = False
 
     def window(self, found: Marker | None, until: int) -> Op[Marker | None]:
         if found is not None and not (found.is_leaving or found.is_sealed or found.is_unsealed):

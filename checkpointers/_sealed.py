@@ -114,10 +114,15 @@ class SealedDialect(SealedLists):
         return replace(rows_of.opened(seal, loaded), thread=thread)
 
     def skeleton(self, key: ThreadKey) -> Op[Skeleton | None]:
-        found = yield from self._inner.skeleton((yield from self._token(key)))
+        token = yield from self._token(key)
+        found = yield from self._inner.skeleton(token)
+        if found is None and self._keys.accept_plain:
+            plain = yield from self._inner.skeleton(key)
+            if plain is not None:
+                return replace(plain, thread=placed(plain.thread, key.tenant, plain=True))
+            found = yield from self._inner.skeleton(token)  # sealed between the two
         if found is None:
-            plain = (yield from self._inner.skeleton(key)) if self._keys.accept_plain else None
-            return plain and replace(plain, thread=placed(plain.thread, key.tenant, plain=True))
+            return None
         loaded = yield from self._opened(key.tenant, Loaded(found.thread, found.checkpoints, found.writes))
         thread = placed(found.thread, key.tenant)
         return Skeleton(thread, loaded.checkpoints, loaded.writes, found.chunks)
@@ -176,7 +181,7 @@ class SealedDialect(SealedLists):
             seal = yield from self._keys.sealer(guard.key.tenant, bytes(guard.uid))
             yield from self._link(guard, notes)
             return (yield from self._sealing(bare, seal, notes))
-        if self._keys.leaving:
+        if self._keys.grows_plain:
             return Opening(guard, _PLAIN, notes)
         token = yield from self._token(guard.key)
         people = rows_of.subjects_in(notes)
@@ -223,7 +228,9 @@ class SealedDialect(SealedLists):
         if self._keys.accept_plain:
             ((thread, _),) = yield from self._inner.notes_at([(token, b"")])
             if thread is None:
-                return (yield from self._inner.delete(key, rev))
+                plain = yield from self._inner.delete(key, rev)
+                if plain is None or plain.uid is not None:
+                    return plain
         removed = yield from self._inner.delete(token, rev)
         if removed is None or removed.uid is None:
             return removed
@@ -238,7 +245,7 @@ class SealedDialect(SealedLists):
 
     def begin_copy(self, guard: Guard) -> Op[ThreadRow | None]:
         """See `Dialect`; a key that was made for it before stays, for whoever goes on with an interrupted copy."""
-        if self._keys.leaving:
+        if self._keys.grows_plain:
             plain = yield from self._inner.begin_copy(guard)
             return plain and placed(plain, guard.key.tenant, plain=True)
         seal = yield from self._keys.ensure(guard.key.tenant, bytes(guard.uid))

@@ -5,7 +5,6 @@ Looked at before the first operation, and again once a minute: somebody may have
 
 from __future__ import annotations
 
-import logging
 from typing import TypeVar
 
 from stepvault._core.envelope import is_sealed
@@ -18,8 +17,6 @@ from stepvault.stores._ops.context import Core
 from stepvault.stores._sealed import SealedDialect
 
 T = TypeVar("T")
-
-logger = logging.getLogger("stepvault")
 
 
 def is_due(core: Core) -> bool:
@@ -38,7 +35,7 @@ def check(core: Core) -> Op[None]:
 
     Raises:
         ConfigurationError: They are sealed and there is no keyring; or the keyring is there and they are not sealed,
-            or by the keys of another key store; or their unsealing was given up halfway.
+            or by the keys of another key store; or their sealing or unsealing was given up halfway.
     """
     since = core.monotonic()
     if isinstance(core.dialect, SealedDialect):
@@ -58,10 +55,10 @@ def _check_sealed(dialect: SealedDialect) -> Op[None]:
     if found.is_leaving and not passes:
         raise ConfigurationError("This store is half unsealed and nobody goes on with it; run vault.unseal().")
     if not found.is_sealed and not passes:
-        logger.warning("This store is being sealed, but nobody goes on with it; unsealed items are refused.")
+        raise ConfigurationError("This store is half sealed and nobody goes on with it; run vault.seal().")
     if passes:
         yield from dialect.inner.index()  # a put has to remove vectors, which a sealed store does not have
-    dialect.mixed, dialect.leaving = passes, passes and found.is_leaving
+    dialect.mixed, dialect.leaving, dialect.grows_plain = passes, found.is_leaving, found.grows_plain
 
 
 def _first(dialect: SealedDialect) -> Op[Marker]:

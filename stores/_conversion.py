@@ -6,10 +6,11 @@ vectors move into the envelope, or out of it again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from stepvault._core.blind_index import BlindIndex
 from stepvault._core.envelope import is_sealed
 from stepvault._core.plan import Call, Op
 from stepvault._keystore import marker
@@ -39,9 +40,15 @@ class ItemConversion:
         self._store = store
         self._leaving = leaving
         self._open = False
+        self._known = False
 
-    def renew(self) -> Op[bool]:
-        """Open the window or keep it open; False if there is nothing to do."""
+    def renew(self, *, known: bool) -> Op[bool]:
+        """Open the window or keep it open; False if there is nothing to do.
+
+        Args:
+            known: Whether every process must know that it is open.
+        """
+        self._known = known
         dialect = self._store._scope.core.dialect
         if isinstance(dialect, SealedDialect):
             self._open = yield from self._there(self._renew(dialect))
@@ -75,9 +82,15 @@ class ItemConversion:
         if not self._wanted(found):
             return False
         until = (yield from dialect.inner.now()) + marker.WINDOW
-        yield from _marker.write(dialect.inner, (marker.unsealing if self._leaving else marker.sealing)(index, until))
-        dialect.mixed, dialect.leaving = True, self._leaving
+        wanted = self._marker(found)(index, until)
+        yield from _marker.write(dialect.inner, wanted)
+        dialect.mixed, dialect.leaving, dialect.grows_plain = True, self._leaving, wanted.grows_plain
         return True
+
+    def _marker(self, found: Marker | None) -> Callable[[BlindIndex, int], Marker]:
+        if self._leaving:
+            return marker.unsealing
+        return marker.sealing if self._known or not (found is None or found.is_preparing) else marker.preparing
 
     def _wanted(self, found: Marker | None) -> bool:
         if self._leaving:
@@ -94,7 +107,7 @@ class ItemConversion:
         yield from _marker.write(
             sealed.inner, None if self._leaving else marker.sealed((yield from sealed.keys.index()))
         )
-        sealed.mixed = False
+        sealed.mixed = self._leaving  # whoever is in between ends in the form that he began
         self._store._scope.core.seen.admitted = float("-inf")
 
     def _sweep(self) -> Op[None]:

@@ -25,6 +25,7 @@ class Mixed:
 
     inner: Dialect
     leaving: bool
+    grows_plain: bool
 
     def _mixed(self, names: Names, work: Work) -> Op[Reply]:
         reply = Reply()
@@ -41,10 +42,10 @@ class Mixed:
     def _mixed_writes(self, names: Names, work: Work) -> Op[Work]:
         """New items in the form that will stay; the other one goes."""
         deletes = [*work.deletes, *map(names.name, work.deletes)]
-        puts = work.puts if self.leaving else (yield from self._sealed(names, work.puts))
+        puts = work.puts if self.grows_plain else (yield from self._sealed(names, work.puts))
         if names.hidden:
             written = [(put.ns, put.key) for put in work.puts]
-            deletes += map(names.name, written) if self.leaving else written
+            deletes += map(names.name, written) if self.grows_plain else written
         return Work(puts=puts, deletes=list(dict.fromkeys(deletes)))
 
     def _places(self, sealed: T, plain: T) -> list[T]:

@@ -64,7 +64,8 @@ class SealedDialect(Mixed):
         self.inner = inner
         self.keys = keys
         self.mixed = False  # while a database is being sealed or unsealed: items may be plain
-        self.leaving = False  # while it is being unsealed: what is new is not sealed any more
+        self.leaving = False  # while it is being unsealed: items move from their sealed place
+        self.grows_plain = False  # then, and before anything is sealed: what is new is not sealed
         self._hide_names = hide_names
         self._plain_vectors = plain_vectors
         self._patterns = patterns

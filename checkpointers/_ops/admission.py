@@ -6,8 +6,6 @@ have begun to seal it, or ended.
 
 from __future__ import annotations
 
-import logging
-
 from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange
 from stepvault._keystore import marker
@@ -16,8 +14,6 @@ from stepvault._keystore.marker import MARKER_KEY, MARKER_SPACE, Marker
 from stepvault.checkpointers._ops.context import Core
 from stepvault.checkpointers._ops.spaces import is_of_tenant
 from stepvault.errors import ConfigurationError
-
-logger = logging.getLogger("stepvault")
 
 
 def is_due(core: Core) -> bool:
@@ -30,7 +26,7 @@ def check(core: Core) -> Op[None]:
 
     Raises:
         ConfigurationError: It is sealed and there is no keyring; or the keyring is there and it is not sealed, or
-            by the keys of another key store; or its unsealing was given up halfway.
+            by the keys of another key store; or its sealing or unsealing was given up halfway.
         WrongKeyError, KeyNotFoundError, KeyUnavailableError: The keyring does not open the key store.
     """
     since = core.monotonic()
@@ -71,5 +67,5 @@ def _check_sealed(core: Core, keys: Keys, found: Marker | None) -> Op[None]:
     if found.is_leaving and not passes:
         raise ConfigurationError("This database is half unsealed and nobody goes on with it; run vault.unseal().")
     if found.window is not None and not passes:
-        logger.warning("This database is being sealed, but nobody goes on with it; unsealed threads are not read.")
-    keys.accept_plain, keys.leaving = passes, passes and found.is_leaving
+        raise ConfigurationError("This database is half sealed and nobody goes on with it; run vault.seal().")
+    keys.accept_plain, keys.leaving, keys.grows_plain = passes, found.is_leaving, found.grows_plain

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stepvault._core.blind_index import TOKEN_BYTES, BlindIndex
 
-SEALING, UNSEALING = b"sealing", b"unsealing"
+PREPARING, SEALING, UNSEALING = b"preparing", b"sealing", b"unsealing"
 WINDOW_BYTES = 8 + TOKEN_BYTES
 
 

@@ -58,7 +58,8 @@ class Keys:
         self.elsewhere = elsewhere
         self.accept_plain = False  # while a database is being sealed or unsealed
         self.standing: Callable[[bytes, Sequence[bytes]], Op[set[bytes]]] | None = None  # owners of these places
-        self.leaving = False  # while it is being unsealed: what is new is not sealed any more
+        self.leaving = False  # while it is being unsealed: docs are not sealed any more
+        self.grows_plain = False  # then, and before anything is sealed: new threads are not sealed
         self._index: BlindIndex | None = None
 
     def index(self) -> Op[BlindIndex]:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from stepvault._core.blind_index import BlindIndex, Marks
 from stepvault._core.rows import Doc
-from stepvault._core.seal_marker import SEALING, UNSEALING, WINDOW_BYTES, marker, plain_passes
+from stepvault._core.seal_marker import PREPARING, SEALING, UNSEALING, WINDOW_BYTES, marker, plain_passes
 
 MARKER_SPACE, MARKER_KEY = b"vault", b"seal"
 RECHECK = 60.0  # seconds after which a process looks at it again
 WINDOW = 600_000  # milliseconds for which plain rows pass; whoever converts renews it on the way
 
-_SEALED, _SEALING, _UNSEALING, _UNSEALED = b"S", b"M", b"U", b"O"
-_PURPOSE = {_SEALING: SEALING, _UNSEALING: UNSEALING}
+_SEALED, _PREPARING, _SEALING, _UNSEALING, _UNSEALED = b"S", b"P", b"M", b"U", b"O"
+_PURPOSE = {_PREPARING: PREPARING, _SEALING: SEALING, _UNSEALING: UNSEALING}
 _KIND, _DEPLOYMENT = 1, 16
 
 
@@ -54,6 +54,16 @@ class Marker:
         return self.kind not in (*_PURPOSE, _UNSEALED)
 
     @property
+    def is_preparing(self) -> bool:
+        """Whether it will be sealed as soon as every process must know."""
+        return self.kind == _PREPARING
+
+    @property
+    def grows_plain(self) -> bool:
+        """Whether new threads and items are unsealed for now."""
+        return self.kind in (_PREPARING, _UNSEALING)
+
+    @property
     def is_leaving(self) -> bool:
         """Whether it is being unsealed."""
         return self.kind == _UNSEALING
@@ -75,6 +85,11 @@ class Marker:
 def sealed(index: BlindIndex) -> Marker:
     """The marker of a sealed database."""
     return Marker(index.deployment, _SEALED)
+
+
+def preparing(index: BlindIndex, until: int, *, marked: bool = False) -> Marker:
+    """The marker of a database that will be sealed as soon as every process must have seen it."""
+    return Marker(index.deployment, _PREPARING, marker(index, until, PREPARING), marked)
 
 
 def sealing(index: BlindIndex, until: int, *, marked: bool = False) -> Marker:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from stepvault._keystore import marker as stored_marker
+from stepvault.checkpointers import _conversion as thread_conversion
 from stepvault.errors import ConfigurationError, PlaintextRejectedError
 from stepvault.stores._dialect import NewItem, Work
-from tests.contract.building import config, put
+from tests.contract.building import config, put, whole
 from tests.contract.matrix import Database
 from tests.contract.sealed.test_nothing_in_clear import Marker, Places
 from tests.contract.sealed.test_stores import INDEX, Vaults
@@ -110,6 +112,8 @@ async def test_pods_with_keys_find_everything_throughout(
         pod._scope.core.seen.admitted = float("-inf")
     rounds = 0
     while not task.done():
+        if not leaving:
+            pod._scope.core.seen.admitted = float("-inf")
         assert await shown(pod, at) == before
         await pod.aput(("own",), f"k{rounds}", {"n": rounds})
         assert (await pod.aget(("own",), f"k{rounds}")).value == {"n": rounds}
@@ -139,6 +143,29 @@ async def test_a_plain_item_is_refused_while_only_threads_are_being_sealed(vault
     vault.checkpointer._core.keys.accept_plain = True
     with pytest.raises(PlaintextRejectedError):
         await vault.store.aget(("n",), "k")
+
+
+async def test_a_sealing_that_was_given_up_hides_nothing(vaults: Vaults, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = vaults.open(keyring=None)
+    await plain.asetup()
+    for number in range(3):
+        await put(plain.checkpointer, {"n": number}, at=config(str(number)))
+        await plain.store.aput(("n",), str(number), {"n": number})
+    with monkeypatch.context() as ended:
+        ended.setattr(thread_conversion, "WINDOW", 0)
+        ended.setattr(stored_marker, "WINDOW", 0)
+        with pytest.raises(ZeroDivisionError):
+            await vaults.open().aseal(settle=0, report=lambda progress: 1 / 0)  # type: ignore[arg-type, return-value]
+    pod = vaults.open()
+    for number in range(3):
+        with pytest.raises(ConfigurationError, match=r"half sealed.*run vault.seal\(\)"):
+            await pod.checkpointer.aget_tuple(config(str(number)))
+        with pytest.raises(ConfigurationError, match=r"half sealed.*run vault.seal\(\)"):
+            await pod.store.aget(("n",), str(number))
+    await vaults.open().aseal(settle=0)
+    for number in range(3):
+        assert len(await whole(pod.checkpointer, str(number))) == 1
+        assert (await pod.store.aget(("n",), str(number))).value == {"n": number}
 
 
 async def test_threads_and_items_of_one_vault_change_together(vaults: Vaults, marker: Marker) -> None:
