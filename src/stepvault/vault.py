@@ -130,10 +130,10 @@ class Vault(Upkeep):
     def seal(self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None) -> SealProgress:
         """Seal a database that is not sealed yet, memory included, while the app runs; see docs/encryption.md.
 
-        May be killed, repeated, and run by several processes. Ends when every process without a keyring must know.
+        May be killed, repeated, and run by several processes. Begins when every process without a keyring must know.
 
         Args:
-            settle: Seconds to wait for those processes; less only if there are none.
+            settle: Seconds to wait for other processes, before and at the end; less only if there are none.
             report: Called after each thread.
 
         Raises:

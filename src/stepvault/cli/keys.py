@@ -62,7 +62,7 @@ def rotate(
 def seal(
     context: typer.Context,
     settle: Annotated[
-        float | None, typer.Option(help="seconds to wait for processes without keys; 0 only if there are none")
+        float | None, typer.Option(help="seconds to wait for other processes, twice; 0 only if there are none")
     ] = None,
     pseudonymise_ids: Annotated[bool, _HIDDEN] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do it")] = False,
