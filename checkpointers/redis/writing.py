@@ -172,7 +172,7 @@ class Writing(Indexes):
             return Deleted() if rev is None else None
         count, score, uid, notes, *groups = reply
         yield from self._leave(key, score, groups)
-        return Deleted(int(count), uid or None, list(map(Note, notes[::2], notes[1::2])))
+        return Deleted(int(count), uid or None, sorted(map(Note, notes[::2], notes[1::2])))
 
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         """In bounded calls, each of which leaves a whole thread; an interrupted removal is finished by the next."""

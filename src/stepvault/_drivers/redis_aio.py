@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -55,7 +56,9 @@ class AsyncRedis:
         running = asyncio.get_running_loop()
         loop = self._loops.get(running)
         if loop is None:
-            self._drop_ended()
+            await self._drop_ended()
+            loop = self._loops.get(running)
+        if loop is None:
             loop = self._loops[running] = _Loop(self._given, self._settings.limit)
         if loop.client is None:
             async with loop.opening:
@@ -65,10 +68,12 @@ class AsyncRedis:
                     loop.client = await self._open()
         return loop
 
-    def _drop_ended(self) -> None:
+    async def _drop_ended(self) -> None:
         """Let go of loops that have ended: their connections hold them, so nobody else would."""
         for ended in [loop for ref in self._loops.keyrefs() if (loop := ref()) and loop.is_closed()]:
-            self._loops.pop(ended, None)
+            held = self._loops.pop(ended, None)
+            if held is not None and self._given is None and held.client is not None:
+                await _let_go(held.client)
 
     async def _open(self) -> Any:
         assert self._endpoint is not None
@@ -161,3 +166,12 @@ async def _scan(client: redis.asyncio.RedisCluster, statement: Command) -> tuple
     node, words = scan_words(statement.args, len(primaries))
     reply = await client.execute_command(*words, target_nodes=primaries[node])
     return scan_reply(reply, node, len(primaries))
+
+
+async def _let_go(client: Any) -> None:
+    """Close what belongs to a loop that has ended: connections say goodbye in their loop, so each raises."""
+    cluster = isinstance(client, redis.asyncio.RedisCluster)
+    nodes = [*client.get_nodes(), *client.nodes_manager.startup_nodes.values()] if cluster else []
+    for close in (*(node.disconnect for node in nodes), client.aclose):
+        with contextlib.suppress(RuntimeError):
+            await close()

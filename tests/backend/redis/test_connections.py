@@ -114,13 +114,16 @@ async def test_the_async_class_serves_other_threads(any_server: Any) -> None:
 
 
 ONE_LOOP_AFTER_ANOTHER = """
-import asyncio, sys
+import asyncio, gc, sys
 from stepvault.checkpointers.redis import RedisSaver
 from tests.backend.redis.building import ids
 from tests.backend.redis.test_connections import aput
 saver = RedisSaver(sys.argv[1])
+async def work(number):
+    await aput(saver, "t", number)
+    gc.collect()
 for number in range(1, 4):
-    asyncio.run(aput(saver, "t", number))
+    asyncio.run(work(number))
 print(len(ids(saver, "t")))
 saver.close()
 """
