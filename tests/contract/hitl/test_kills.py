@@ -20,8 +20,14 @@ KILLS = [
 ]
 
 
+def enough(kills: int, database: Database) -> int:
+    """A default run kills less on servers, which run the same operations; a soak as often as asked."""
+    return 5 if kills == 20 and database.name != "sqlite" else kills
+
+
 @pytest.mark.parametrize("kills", KILLS)
 async def test_a_payment_happens_once_wherever_its_process_dies(shared: Database, tmp_path: Path, kills: int) -> None:
+    kills = enough(kills, shared)
     place, ledger = children.place_of(shared), str(tmp_path / "ledger")
     saver = await shared.raw()
     graph = children.paying(saver, ledger)
@@ -45,6 +51,7 @@ async def test_a_payment_happens_once_wherever_its_process_dies(shared: Database
 
 @pytest.mark.parametrize("kills", KILLS)
 async def test_a_decision_is_whole_or_not_there(shared: Database, kills: int) -> None:
+    kills = enough(kills, shared)
     place = children.place_of(shared)
     saver = await shared.raw()
     inbox, graph = Inbox(saver), one(saver)
@@ -67,6 +74,7 @@ async def test_a_decision_is_whole_or_not_there(shared: Database, kills: int) ->
 
 @pytest.mark.parametrize("kills", KILLS)
 async def test_lists_and_feed_stay_true_wherever_a_run_dies(shared: Database, kills: int) -> None:
+    kills = enough(kills, shared)
     place = children.place_of(shared)
     saver = await shared.raw()
     inbox, graph = Inbox(saver), two_in_a_node(saver)
