@@ -13,6 +13,7 @@ from langgraph.store.base import get_text_at_path
 from stepvault.stores._ops.context import Path
 
 _WORD = re.compile(r"[^\W_]+")
+_BREAKS = {code: " " for code in range(128) if not chr(code).isalnum()}  # between the words of ASCII
 MAX_WORD = 100  # characters; longer runs are no words anybody looks for, and no engine indexes them whole
 
 
@@ -40,10 +41,13 @@ def words_at(value: dict[str, Any], paths: Sequence[Path]) -> str:
 
 def words_in(text: str) -> list[str]:
     """The words of a text, without case and accents, the same on every backend."""
-    if not text.isascii():
+    if text.isascii():  # most are, and this takes a tenth of the time
+        words = text.lower().translate(_BREAKS).split()
+    else:
         decomposed = unicodedata.normalize("NFKD", text)
         text = "".join(char for char in decomposed if not unicodedata.combining(char)).casefold()
-    return [word[:MAX_WORD] for word in _WORD.findall(text.lower())]
+        words = _WORD.findall(text.lower())
+    return words if max(map(len, words), default=0) <= MAX_WORD else [word[:MAX_WORD] for word in words]
 
 
 def _leaves(value: Any) -> Iterator[str]:

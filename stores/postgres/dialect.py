@@ -86,8 +86,8 @@ class PostgresDialect:
         parts: list[Any] = []
         reads: list[str] = []
         if work.gets:
-            gets = {"ns": [ns for ns, _ in work.gets], "key": [key for _, key in work.gets]}
-            reads.append(_part(self._text("gets"), parts, args, "gets", gets))
+            amount, names = _one_or_many({"ns": [ns for ns, _ in work.gets], "key": [key for _, key in work.gets]})
+            reads.append(_part(self._text("gets", {"names": QUERIES[f"names_{amount}"]}), parts, args, "gets", names))
         for place, find in enumerate(work.finds):
             if isinstance(find, Near) or (isinstance(find, Match) and not find.words):
                 continue
@@ -112,14 +112,16 @@ class PostgresDialect:
             args |= {"gone_ns": [ns for ns, _ in work.deletes], "gone_key": [key for _, key in work.deletes]}
         if work.puts:
             names = ("ns", "key", "ttl", "thread", "checkpoint", "fields", "body")
-            args |= {name: [getattr(put, name) for put in work.puts] for name in names}
-            args["tokens"] = [_token_array(put) for put in work.puts]
-            args["words"] = [put.words or None for put in work.puts]
-            writes.append(self._text("puts"))
+            columns: dict[str, list[Any]] = {name: [getattr(put, name) for put in work.puts] for name in names}
+            columns["tokens"] = [_token_array(put) for put in work.puts]
+            columns["words"] = [put.words or None for put in work.puts]
+            amount, given = _one_or_many(columns)
+            args |= given
+            writes += [self._text(f"given_{amount}"), self._text("puts")]
             if self._vectors is not None:
                 vectors = [(put.ns, put.key, text_of_vector(one)) for put in work.puts for one in put.vectors]
-                columns: Any = zip(*vectors, strict=True) if vectors else ((), (), ())
-                args |= dict(zip(("vector_ns", "vector_key", "vector"), map(list, columns), strict=True))
+                turned: Any = zip(*vectors, strict=True) if vectors else ((), (), ())
+                args |= dict(zip(("vector_ns", "vector_key", "vector"), map(list, turned), strict=True))
                 writes.append(self._text("put_vectors"))
         return writes
 
@@ -301,7 +303,14 @@ def _number(text: str) -> bytes:
     return struct.pack(">q", int(text))
 
 
-def _part(text: str, parts: list[Any], args: dict[str, Any], what: Any, values: dict[str, Any]) -> str:
+def _one_or_many(columns: Mapping[str, list[Any]]) -> tuple[str, Mapping[str, Any]]:
+    """Arrays, or plain parameters if they hold one item, and which of the two."""
+    if len(columns["ns"]) == 1:
+        return "one", {name: column[0] for name, column in columns.items()}
+    return "many", columns
+
+
+def _part(text: str, parts: list[Any], args: dict[str, Any], what: Any, values: Mapping[str, Any]) -> str:
     """One read of a batch, with parameters of its own."""
     number = len(parts)
     parts.append(what)

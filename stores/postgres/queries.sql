@@ -6,9 +6,15 @@
 -- name: gets
 SELECT %(kind)s::int, q.place::bigint, i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint,
     i.body, NULL::float8
-FROM unnest(%(ns)s::bytea[], %(key)s::bytea[]) WITH ORDINALITY q (ns, key, place)
+FROM {names}
 CROSS JOIN LATERAL (SELECT * FROM {item} i
     WHERE i.tenant = %(tenant)s AND i.ns = q.ns AND i.key = q.key AND {live} OFFSET 0) i
+
+-- name: names_many
+unnest(%(ns)s::bytea[], %(key)s::bytea[]) WITH ORDINALITY q (ns, key, place)
+
+-- name: names_one
+(SELECT %(ns)s::bytea, %(key)s::bytea, 1) q (ns, key, place)
 
 -- name: find
 SELECT %(kind)s::int, 0::bigint, i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint,
@@ -82,12 +88,20 @@ gone AS (
         ORDER BY i.ns, i.key FOR UPDATE OF i) q
     WHERE i.id = q.id)
 
--- name: puts
+-- name: given_many
 given AS MATERIALIZED (
     SELECT nextval({item_no_name}) AS no, {now} AS at, q.* FROM unnest(
         %(ns)s::bytea[], %(key)s::bytea[], %(ttl)s::float8[], %(thread)s::bytea[], %(checkpoint)s::bytea[],
         %(tokens)s::text[], %(fields)s::text[], %(words)s::text[], %(body)s::bytea[])
-        q (ns, key, ttl, thread, checkpoint, tokens, fields, words, body)),
+        q (ns, key, ttl, thread, checkpoint, tokens, fields, words, body))
+
+-- name: given_one
+given AS MATERIALIZED (
+    SELECT nextval({item_no_name}) AS no, {now} AS at, %(ns)s::bytea AS ns, %(key)s::bytea AS key,
+        %(ttl)s::float8 AS ttl, %(thread)s::bytea AS thread, %(checkpoint)s::bytea AS checkpoint,
+        %(tokens)s::text AS tokens, %(fields)s::text AS fields, %(words)s::text AS words, %(body)s::bytea AS body)
+
+-- name: puts
 put AS (
     INSERT INTO {item} AS i (no, tenant, ns, key, created_at, updated_at, ttl, expires_at, thread, checkpoint, tokens,
         fields, words, body)

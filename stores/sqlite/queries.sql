@@ -1,4 +1,6 @@
 -- Statements of the SQLite store. {live} is "not expired"; {more} are the conditions of one search.
+-- Words are put by VALUES: before and after an INSERT ... SELECT, FTS5 writes out all it has, so a batch would pay for
+-- every item what it can pay once.
 
 -- name: survey
 SELECT sqlite_version(), (SELECT count(*) FROM pragma_module_list WHERE name = 'fts5')
@@ -54,7 +56,7 @@ SELECT no, ?4 FROM stepvault_item WHERE tenant = ?1 AND ns = ?2 AND key = ?3
 
 -- name: put_text
 INSERT INTO stepvault_text (rowid, words)
-SELECT no, ?4 FROM stepvault_item WHERE tenant = ?1 AND ns = ?2 AND key = ?3
+VALUES ((SELECT no FROM stepvault_item WHERE tenant = ?1 AND ns = ?2 AND key = ?3), ?4)
 
 -- name: drop_vector
 DELETE FROM stepvault_vector

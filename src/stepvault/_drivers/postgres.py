@@ -164,7 +164,7 @@ class _Session:
         if self._connection.pgconn.pipeline_status:
             with self._connection.pipeline() as pipeline:
                 pipeline.sync()  # the caller's pipeline: nothing of ours stays in it
-        return cursor.fetchall() if cursor.description else []
+        return cursor.fetchall() if cursor.rownumber is not None else []
 
     @contextmanager
     def session(self, mode: Mode) -> Iterator[_Session]:
@@ -267,7 +267,7 @@ class _AsyncSession:
         if self._connection.pgconn.pipeline_status:
             async with self._connection.pipeline() as pipeline:
                 await pipeline.sync()  # the caller's pipeline: nothing of ours stays in it
-        return await cursor.fetchall() if cursor.description else []
+        return await cursor.fetchall() if cursor.rownumber is not None else []
 
     @asynccontextmanager
     async def session(self, mode: Mode) -> AsyncIterator[_AsyncSession]:
