@@ -69,6 +69,18 @@ def test_without_setup(postgres_url: str) -> None:
         assert store.get(NS, "k") is not None
 
 
+def test_single_items_keep_their_plans(postgres_url: str) -> None:
+    with psycopg.Connection.connect(postgres_url, autocommit=True, prepare_threshold=0) as connection:
+        store = PostgresStore(connection)
+        store.setup()
+        for number in range(20):
+            store.put(NS, f"k{number}", {"v": number})
+            assert store.get(NS, f"k{number}") is not None
+        plans = "SELECT custom_plans FROM pg_prepared_statements WHERE statement LIKE %s"
+        for statement in ("WITH given%", "(SELECT%"):
+            assert connection.execute(plans, (statement,)).fetchall() == [(5,)]
+
+
 def test_many_setups_at_once(postgres_url: str) -> None:
     def setup(_: int) -> None:
         with PostgresStore.from_conn_string(postgres_url, index=INDEX) as store:
