@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from stepvault._core import identity
 from stepvault._core.blind_index import BlindIndex
@@ -44,13 +44,16 @@ from stepvault.errors import KeyShreddedError
 
 _PLAIN = Plain()
 
+Noted: TypeAlias = "tuple[ThreadRow | None, bytes | None]"  # a thread and one of its notes, where there are
+
 
 class Opening(NamedTuple):
-    """A guard as the database knows the thread, its seal, and notes to write along."""
+    """A guard as the database knows the thread, its seal, notes to write along, and whom a new key is linked to."""
 
     guard: Guard
     seal: Seal
     notes: Sequence[Note]
+    people: Sequence[bytes] = ()
 
 
 class SealedDialect(SealedLists):
@@ -187,7 +190,7 @@ class SealedDialect(SealedLists):
         people = rows_of.subjects_in(notes)
         seal = yield from self._keys.create(guard.key.tenant, bytes(guard.uid), people, token.thread)
         opening = yield from self._sealing(guard, seal, notes)
-        return opening._replace(notes=[rows_of.sealed_id(seal, guard.key.thread), *opening.notes])
+        return opening._replace(notes=[rows_of.sealed_id(seal, guard.key.thread), *opening.notes], people=people)
 
     def _link(self, guard: Guard, notes: Sequence[Note]) -> Op[None]:
         """Link a thread's key to who joins it, and unlink who leaves."""
@@ -212,7 +215,7 @@ class SealedDialect(SealedLists):
         """Where a written thread is; the key of one that somebody else created first is forgotten."""
         if no is None:
             if guard.thread is None and opening.seal is not _PLAIN:
-                yield from self._keys.discard(bytes(guard.uid))
+                yield from self._keys.discard(bytes(guard.uid), opening.people)
             return None
         return Place(no, guard.key.tenant, opening.seal is _PLAIN)
 
@@ -225,12 +228,17 @@ class SealedDialect(SealedLists):
     def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
         """See `Dialect`; the thread's key goes after it."""
         token = yield from self._token(key)
-        if self._keys.accept_plain:
-            ((thread, _),) = yield from self._inner.notes_at([(token, b"")])
-            if thread is None:
-                plain = yield from self._inner.delete(key, rev)
-                if plain is None or plain.uid is not None:
-                    return plain
+        if not self._keys.accept_plain:
+            return (yield from self._delete_sealed(key, token, rev))
+        ((thread, _),) = yield from self._inner.notes_at([(token, b"")])
+        plain, sealed = self._inner.delete(key, rev), self._delete_sealed(key, token, rev)
+        first, then = (plain, sealed) if thread is None else (sealed, plain)
+        removed = yield from first
+        if removed is None or removed.uid is None:  # it may have moved between the two
+            removed = yield from then
+        return removed
+
+    def _delete_sealed(self, key: ThreadKey, token: ThreadKey, rev: bytes | None) -> Op[Deleted | None]:
         removed = yield from self._inner.delete(token, rev)
         if removed is None or removed.uid is None:
             return removed
@@ -319,7 +327,22 @@ class SealedDialect(SealedLists):
         except KeyShreddedError:
             return []  # the thread can still be deleted
 
-    def notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
+    def notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[Noted]]:
+        found = yield from self._sealed_at(places)
+        for look in (self._plain_at, self._sealed_at) if self._keys.accept_plain else ():  # sealed between the two
+            missing = [i for i, (thread, _) in enumerate(found) if thread is None]
+            for i, noted in zip(missing, (yield from look([places[i] for i in missing])), strict=True):
+                found[i] = noted
+        return found
+
+    def _plain_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[Noted]]:
+        found = yield from self._inner.notes_at(places)
+        return [
+            (thread and placed(thread, key.tenant, plain=True), body)
+            for (key, _), (thread, body) in zip(places, found, strict=True)
+        ]
+
+    def _sealed_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[Noted]]:
         if not places:
             return []
         index, tenant = (yield from self._keys.index()), places[0][0].tenant
@@ -330,7 +353,7 @@ class SealedDialect(SealedLists):
             if thread is not None and body is not None:
                 owners.setdefault(bytes(thread.uid), []).append(body)
         seals = yield from self._keys.sealers(tenant, owners)
-        opened: list[tuple[ThreadRow | None, bytes | None]] = []
+        opened: list[Noted] = []
         for (_, place), (thread, body) in zip(asked, found, strict=True):
             try:
                 if thread is not None and body is not None:
@@ -338,17 +361,7 @@ class SealedDialect(SealedLists):
                 opened.append((thread and placed(thread, tenant), body))
             except KeyShreddedError:
                 opened.append((None, None))  # as good as gone: a hint to it must not break a list
-        if self._keys.accept_plain:
-            yield from self._fill_in_plain(places, opened)
         return opened
-
-    def _fill_in_plain(
-        self, places: Sequence[tuple[ThreadKey, bytes]], found: list[tuple[ThreadRow | None, bytes | None]]
-    ) -> Op[None]:
-        missing = [i for i, (thread, _) in enumerate(found) if thread is None]
-        plain = yield from self._inner.notes_at([places[i] for i in missing])
-        for i, (thread, body) in zip(missing, plain, strict=True):
-            found[i] = (thread and placed(thread, places[i][0].tenant, plain=True), body)
 
     def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
         return (yield from self._opened_docs(space, (yield from self._inner.docs(space, prefix, after, limit))))

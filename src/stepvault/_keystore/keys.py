@@ -179,7 +179,7 @@ class Keys:
         places = [link.place for link in linked if link.place]
         there = (yield from self.standing(tenant, places)) if places and self.standing is not None else set()
         alone = [link for link in linked if shared or link.whole or link.subjects == 1]
-        gone = [link.owner for link in alone if link.owner not in there]
+        gone = {link.owner for link in alone} - there
         kept = [link.owner for link in linked if link.owner not in gone]
         if kept:
             yield from self.at(self.store.unlink(subject, kept))

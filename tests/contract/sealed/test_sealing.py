@@ -13,6 +13,7 @@ import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
+from stepvault._core.plan import Call, Op
 from stepvault.checkpointers._conversion import SealProgress
 from stepvault.checkpointers._directions import seal
 from stepvault.checkpointers._inbox import Inbox
@@ -173,3 +174,29 @@ def test_killed_at_any_statement_nothing_is_lost_and_the_next_run_goes_on(tmp_pa
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=1000, cwd=CHECKOUT)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= (20 if every > 1 else 200)
+
+
+@pytest.mark.parametrize("asked", ["notes_at", "skeleton", "delete"])
+async def test_a_thread_that_is_sealed_while_it_is_looked_for_is_found(database: Database, asked: str) -> None:
+    await put(await database.saver(keyring=None), {"x": 1}, at=config("t"))
+    pod, sealer = unprepared(database), unprepared(database)
+    core, key = pod._core, pod._scope.key("t")
+    core.tables.admitted, core.tables.ready, core.keys.accept_plain = core.monotonic(), True, True
+    dialect, first = core.dialect, "skeleton" if asked == "skeleton" else "notes_at"
+    look = getattr(dialect.inner, first)
+
+    def and_then_it_is_sealed(*args: Any) -> Op[Any]:
+        found = yield from look(*args)
+        setattr(dialect.inner, first, look)
+        yield Call(lambda: sealer._driver.run(seal(sealer._scope, 0)), lambda: sealing(sealer))
+        return found
+
+    setattr(dialect.inner, first, and_then_it_is_sealed)
+    if asked == "notes_at":
+        ((thread, _),) = await pod._driver.arun(dialect.notes_at([(key, b"")]))
+        assert thread is not None
+    elif asked == "skeleton":
+        assert await pod._driver.arun(dialect.skeleton(key)) is not None
+    else:
+        await pod.adelete_thread("t")
+        assert await sealer.aget_tuple(config("t")) is None
