@@ -16,7 +16,7 @@ from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
 from stepvault._core.state import State
 from stepvault._core.versions import next_version
-from stepvault.checkpointers._ops.context import Address, Scope, config_of
+from stepvault.checkpointers._ops.context import Address, Scope, config_of, thread_of
 from stepvault.checkpointers._ops.expiry import db_now
 from stepvault.checkpointers._ops.load import get_tuple
 from stepvault.checkpointers._ops.put import put
@@ -75,7 +75,7 @@ def draft(scope: Scope, at: Address, asked: Compaction) -> Op[Draft]:
     thread = text_of(at.key.thread)
     if found is None:
         raise ConfigurationError(f"There is no thread {thread!r} to compact.")
-    state = State.unpack((yield from _extents(scope, at)))
+    state = yield from _state(scope, at)
     if found.pending_writes or (state.paused and state.pending):
         raise ConflictError(
             f"Thread {thread!r} has a question to a human, a pause or an unfinished step at its head, which a new "
@@ -105,7 +105,7 @@ def store(at: Address, made: Draft, summary: Any, fresh: str) -> Op[CompactionRe
     scope, found, key = made.scope, made.found, made.asked.messages_key
     message = _message(made, summary, fresh)
     values = {**found.checkpoint["channel_values"], key: _placed(made, message)}
-    head = State.unpack((yield from _extents(scope, at))).head
+    head = (yield from _state(scope, at)).head
     checkpoint_id = fresh if head is None or id_key("checkpoint_id", fresh) > head else after(id_of(head))
     versions, updated = found.checkpoint["channel_versions"], found.checkpoint.get("updated_channels")
     old, new = versions.get(key), next_version(max(versions.values(), default=None))
@@ -127,9 +127,9 @@ def store(at: Address, made: Draft, summary: Any, fresh: str) -> Op[CompactionRe
     return made.report(checkpoint_id, message)
 
 
-def _extents(scope: Scope, at: Address) -> Op[bytes]:
-    loaded = yield from scope.core.dialect.load(at.key, b"", b"\x00", None)
-    return loaded.thread.extents if loaded.thread else State().pack()
+def _state(scope: Scope, at: Address) -> Op[State]:
+    thread = yield from thread_of(scope, at.key)
+    return State.unpack(thread.extents) if thread else State()
 
 
 def _seen_of(found: CheckpointTuple) -> dict[str, Any]:

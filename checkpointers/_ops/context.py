@@ -18,6 +18,7 @@ from stepvault._core.knowledge import Knowledge, ThreadKey
 from stepvault._core.plan import Call, Op
 from stepvault._core.ports import Port
 from stepvault._core.reads import Reads
+from stepvault._core.rows import ThreadRow
 from stepvault._core.runs import Run, Runs, is_bound
 from stepvault._core.values import Decoder
 from stepvault._keystore.keys import Keys
@@ -148,6 +149,12 @@ class Address:
     def config(self, checkpoint_id: str) -> RunnableConfig:
         """The config of a checkpoint in this namespace."""
         return config_of(self.key, self.ns, checkpoint_id)
+
+
+def thread_of(scope: Scope, key: ThreadKey) -> Op[ThreadRow | None]:
+    """A thread as it stands, without anything in it."""
+    ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+    return thread
 
 
 def address_of(scope: Scope, config: Mapping[str, Any] | None) -> Address:

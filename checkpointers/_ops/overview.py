@@ -11,7 +11,7 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import ThreadSummary
 from stepvault._core.state import State
-from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.context import Scope, thread_of
 from stepvault.checkpointers._ops.expiry import db_now, is_expired
 from stepvault.checkpointers._ops.subjects import of_thread, token
 from stepvault.errors import ConfigurationError
@@ -101,8 +101,8 @@ def _position(cursor: str | None) -> int | None:
 
 
 def _names(scope: Scope, row: ThreadSummary) -> Op[tuple[str, ...]]:
-    loaded = yield from scope.core.dialect.load(ThreadKey(scope.tenant, row.thread), b"", b"\x00", None)
-    return (yield from of_thread(scope, loaded.thread)) if loaded.thread else ()
+    thread = yield from thread_of(scope, ThreadKey(scope.tenant, row.thread))
+    return (yield from of_thread(scope, thread)) if thread else ()
 
 
 def _info(row: ThreadSummary, state: State, subjects: tuple[str, ...], *, leased: bool) -> ThreadInfo:

@@ -13,7 +13,7 @@ from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange, Elements, Guard
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import listing
-from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import SUBJECTS, check_living, hint, joined, of_thread, token
 from stepvault.erasure import Assigned, SubjectInfo
@@ -92,10 +92,10 @@ def rebuild(scope: Scope) -> Op[int]:
 
 def heal(scope: Scope, key: ThreadKey) -> Op[int]:
     """Write the hints that lead to a thread anew; how many there are."""
-    loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
-    if loaded.thread is None:
+    thread = yield from thread_of(scope, key)
+    if thread is None:
         return 0
-    changes = [hint(scope, name, key) for name in (yield from of_thread(scope, loaded.thread))]
+    changes = [hint(scope, name, key) for name in (yield from of_thread(scope, thread))]
     if changes:
         yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), changes)
     return len(changes)
@@ -138,14 +138,14 @@ def attribute(scope: Scope, key: ThreadKey, names: tuple[str, ...]) -> Op[bool]:
     """Add people to a thread, as a write that names them does."""
     at = Address(key, b"", None, None, subjects=names)
     while True:
-        loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
-        if loaded.thread is None:
+        thread = yield from thread_of(scope, key)
+        if thread is None:
             return False
-        state = State.unpack(loaded.thread.extents)
+        state = State.unpack(thread.extents)
         after = yield from joined(scope, at, state)
         if after.state == state:
             return False
-        guard = Guard(key, loaded.thread, loaded.thread.uid, scope.core.random(8), after.state.pack())
+        guard = Guard(key, thread, thread.uid, scope.core.random(8), after.state.pack())
         stored = yield from scope.core.dialect.put_writes(guard, Elements(), (), after.notes)
         scope.core.knowledge.forget(key)
         if stored is not None:

@@ -23,9 +23,9 @@ from stepvault._core.ids import text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.reads import Read
-from stepvault._core.rows import Doc, DocChange, Elements, Guard, Note, ThreadRow
+from stepvault._core.rows import Doc, DocChange, Elements, Guard, Note
 from stepvault._core.state import State
-from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.expiry import MINUTE, db_now
 from stepvault.checkpointers._ops.spaces import space
 
@@ -127,7 +127,7 @@ def _packed(parts: Any) -> bytes:
 
 def noted(scope: Scope, key: ThreadKey) -> Op[list[Noted]]:
     """Every note of a thread on what it read."""
-    ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+    thread = yield from thread_of(scope, key)
     if thread is None:
         return []
     return read_of((yield from scope.core.dialect.notes(thread, PREFIX)))
@@ -245,7 +245,7 @@ def _heal(scope: Scope, beside: Beside, doc: Doc) -> Op[None]:
     if at + _GRACE > (yield from db_now(scope.core)):
         return
     key = ThreadKey(scope.tenant, thread)
-    ((row, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+    row = yield from thread_of(scope, key)
     if row is None or not State.unpack(row.extents).pending:
         yield from _release(scope, beside, key, [_named(spelled)])
 
@@ -268,7 +268,7 @@ def pin_copy(scope: Scope, key: ThreadKey) -> Op[None]:
     beside = scope.core.wired.store
     if beside is None:
         return
-    ((row, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+    row = yield from thread_of(scope, key)
     if row is not None and State.unpack(row.extents).pending:
         yield from _pin(scope, beside, key)
 
@@ -278,12 +278,11 @@ def trim(scope: Scope, key: ThreadKey, checkpoints: Iterable[str]) -> Op[None]:
     lost = set(checkpoints)
     if scope.core.wired.store is None or not lost:
         return
-    ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+    thread = yield from thread_of(scope, key)
     if thread is None:
         return
     notes = read_of((yield from scope.core.dialect.notes(thread, PREFIX)))
     gone = [Note(note.key, None) for note in notes if note.reads and note.reads[0].checkpoint in lost]
     if gone:
-        present = ThreadRow(thread.no, thread.uid, thread.rev, b"")
-        guard = Guard(key, present, thread.uid, scope.core.random(8), thread.extents)
+        guard = Guard(key, thread, thread.uid, scope.core.random(8), thread.extents)
         yield from scope.core.dialect.put_writes(guard, Elements(), (), gone)

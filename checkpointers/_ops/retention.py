@@ -17,7 +17,7 @@ from stepvault._core.knowledge import ThreadKey, View
 from stepvault._core.plan import Op
 from stepvault._core.record import Record, decode_record
 from stepvault._core.rows import CheckpointRow, Elements, Note, Removal, Skeleton, ThreadSummary
-from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.expiry import is_over
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.load import metadata_of
@@ -51,10 +51,10 @@ def may_exceed(row: ThreadSummary, retention: Retention, now: int) -> bool:
 
 def trim(scope: Scope, key: ThreadKey, retention: Retention, *, dry_run: bool = False) -> Op[Trimmed]:
     """Take out of a thread what its retention does not keep, and say how much that is."""
-    loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
+    found = (yield from thread_of(scope, key)) if retention.keep_tagged else None
     tagged: set[Row] = set()
-    if loaded.thread is not None and retention.keep_tagged:
-        for note in (yield from scope.core.dialect.notes(loaded.thread, TAG)):
+    if found is not None:
+        for note in (yield from scope.core.dialect.notes(found, TAG)):
             ns, checkpoint = scope.native.loads(note.body or b"")
             tagged.add((ns, checkpoint))
     now = yield from scope.core.dialect.now()
@@ -218,8 +218,8 @@ def tag(scope: Scope, at: Address, name: str, *, remove: bool = False) -> Op[Non
 
 def tags(scope: Scope, key: ThreadKey) -> Op[dict[str, str]]:
     """The names of a thread's checkpoints."""
-    loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
-    if loaded.thread is None or (yield from is_over(scope.core, loaded.thread)):
+    thread = yield from thread_of(scope, key)
+    if thread is None or (yield from is_over(scope.core, thread)):
         return {}
-    notes = yield from scope.core.dialect.notes(loaded.thread, TAG)
+    notes = yield from scope.core.dialect.notes(thread, TAG)
     return {text_of(note.key[1:]): id_of(scope.native.loads(note.body or b"")[1]) for note in notes}

@@ -22,7 +22,7 @@ from stepvault._core.people import digest_of
 from stepvault._core.plan import Op
 from stepvault._core.rows import SUBJECT, DocChange, Note, ThreadRow
 from stepvault._core.state import State
-from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.errors import ConfigurationError, SubjectErasedError
@@ -95,11 +95,11 @@ def announce(scope: Scope, at: Address) -> Op[None]:
 def _withdraw(scope: Scope, key: ThreadKey, hints: Sequence[DocChange]) -> Op[None]:
     """Take hints back, after nobody can follow them any more: another writer may rely on the same ones."""
     while True:
-        loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
-        subjects = State.unpack(loaded.thread.extents).subjects if loaded.thread else ()
+        thread = yield from thread_of(scope, key)
+        subjects = State.unpack(thread.extents).subjects if thread else ()
         if any(change.key[:16] in subjects for change in hints):
             return  # it did store; whoever erases finds it by the hint
-        if (yield from shut(scope, key, loaded.thread)):
+        if (yield from shut(scope, key, thread)):
             break
     gone = [DocChange(change.key, None, b"") for change in hints]
     yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), gone)
@@ -144,7 +144,7 @@ def forget(scope: Scope, key: ThreadKey, tokens: Sequence[bytes], decisions: Seq
         return
     gone = [DocChange(_place(scope, mark, key), None, b"") for mark in tokens]
     yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), gone)
-    ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+    thread = yield from thread_of(scope, key)
     if thread is not None:
         yield from _announce_again(scope, key, (yield from of_thread(scope, thread)))
 

@@ -16,7 +16,7 @@ from stepvault._core.plan import Op
 from stepvault._core.rows import Doc
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import listing, load, people
-from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.erasing.items import Items
 from stepvault.checkpointers._ops.listing import Listing
 from stepvault.checkpointers._ops.spaces import space
@@ -71,8 +71,8 @@ def _next_thread(scope: Scope, at: Progress) -> Op[tuple[list[Line], Progress]]:
     if not docs:
         return [], replace(at, decisions=True, after=b"")
     key, after = ThreadKey(scope.tenant, ormsgpack.unpackb(docs[0].body)[1]), docs[0].key
-    loaded = yield from scope.core.dialect.load(key, b"", b"\x00", None)
-    state = State.unpack(loaded.thread.extents) if loaded.thread else State()
+    thread = yield from thread_of(scope, key)
+    state = State.unpack(thread.extents) if thread else State()
     if at.marks[0] not in state.subjects:
         return [], replace(at, after=after)
     shared = not set(state.subjects) <= at.all_marks

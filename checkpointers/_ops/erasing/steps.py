@@ -15,7 +15,7 @@ from stepvault._core.plan import Call, Op
 from stepvault._core.rows import DocChange, Elements, Guard, Note, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import people, reads
-from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.erasing import planning, receipts, requests
 from stepvault.checkpointers._ops.erasing.anonymising import Fields, Person, anonymise
 from stepvault.checkpointers._ops.erasing.items import Items, Theirs
@@ -191,7 +191,7 @@ def _delete_thread(
     """
     items = 0
     while True:
-        thread = row or (yield from scope.core.dialect.load(key, b"", b"\x00", None)).thread
+        thread = row or (yield from thread_of(scope, key))
         row = None
         if thread is None:
             if (yield from shut(scope, key, None)):

@@ -10,7 +10,7 @@ from typing import Any
 from stepvault._core.knowledge import ThreadKey, View
 from stepvault._core.plan import Op
 from stepvault._core.rows import Elements
-from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.entries import (
@@ -93,7 +93,7 @@ def rename_decider(scope: Scope, at: Address, interrupt_id: str, name: str) -> O
 def drop_subjects(scope: Scope, key: ThreadKey, marks: Collection[bytes]) -> Op[None]:
     """Take people out of the interrupts of a thread that they leave."""
     for prefix in (WAITING, CLOSED):
-        ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+        thread = yield from thread_of(scope, key)
         notes = (yield from scope.core.dialect.notes(thread, prefix)) if thread is not None else []
         for note in notes:
             entry = entry_of(scope, note.body) if note.body else None

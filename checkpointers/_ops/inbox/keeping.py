@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
-from stepvault._core.rows import Elements, Guard, Note, ThreadRow
+from stepvault._core.rows import Elements, Guard, Note
 from stepvault.checkpointers._ops import effect_hints, reads, subjects
-from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.context import Scope, thread_of
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, entry_of, notes_of
 
@@ -44,7 +44,7 @@ def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None, *, led_by: by
 
 def settle_copy(scope: Scope, key: ThreadKey) -> Op[None]:
     """Make a fresh copy a thread of its own: its questions are announced, and what was paid in one is not in two."""
-    ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+    thread = yield from thread_of(scope, key)
     if thread is None:
         return
     notes = yield from scope.core.dialect.notes(thread, b"")
@@ -55,12 +55,8 @@ def settle_copy(scope: Scope, key: ThreadKey) -> Op[None]:
     changed = (yield from index.announce(scope, key, thread.uid, thread.rev, told)) if told else []
     after = [*notes_of(scope, changed), *(Note(effect, None) for effect in effects)]
     if after:
-        guard = Guard(key, _bare(thread), thread.uid, scope.core.random(8), thread.extents)
+        guard = Guard(key, thread, thread.uid, scope.core.random(8), thread.extents)
         yield from scope.core.dialect.put_writes(guard, Elements(), (), after)
-
-
-def _bare(thread: ThreadRow) -> ThreadRow:
-    return ThreadRow(thread.no, thread.uid, thread.rev, b"")
 
 
 def rebuild(scope: Scope) -> Op[int]:
@@ -70,7 +66,7 @@ def rebuild(scope: Scope) -> Op[int]:
         rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)
         for row in rows:
             key = ThreadKey(scope.tenant, row.thread)
-            ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+            thread = yield from thread_of(scope, key)
             if thread is None:
                 continue
             entries, effects = _noted(scope, (yield from scope.core.dialect.notes(thread, b"")))

@@ -15,7 +15,7 @@ from stepvault._core.record import decode_record
 from stepvault._core.renames import Aliases
 from stepvault._core.rows import ThreadRow
 from stepvault._core.state import State
-from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.context import Scope, thread_of
 from stepvault.checkpointers._ops.expiry import is_over
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.entries import (
@@ -142,7 +142,7 @@ def of_thread(
     """Interrupts of one thread, oldest first, read from its own notes."""
     check_page(status, limit)
     after = _position(cursor)
-    ((thread, _),) = yield from scope.core.dialect.notes_at([(key, b"")])
+    thread = yield from thread_of(scope, key)
     if thread is None or (yield from is_over(scope.core, thread)):
         return InboxPage([], None)
     rows: list[tuple[bytes, PendingInterrupt]] = []
