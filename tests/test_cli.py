@@ -93,7 +93,6 @@ def test_threads_and_show(url: str) -> None:
     assert "interrupted" in told("threads", url=url)
     assert len(read("show", "ann's", url=url)) == 1
     assert "data of ann" in told("show", "ann's", "--values", url=url)
-    assert call("show", "nobody", url=url).exit_code == 1
 
 
 def test_a_narrow_terminal_folds_no_short_word(url: str) -> None:
@@ -216,8 +215,49 @@ def test_upkeep(url: str, tmp_path: Path) -> None:
     assert "CREATE TABLE" in told("schema", "postgres", url=url)
     assert call("schema", "oracle", url=url).exit_code == 2
     assert read("rebuild", url=url) == {"subjects": 3, "interrupts": 1}
-    copied = read("copy", f"sqlite:///{tmp_path}/copy.db", url=url)
-    assert copied == {"threads": 4, "items": 1}
+
+
+def test_a_copy_has_the_same_people(url: str, tmp_path: Path) -> None:
+    copy = f"sqlite:///{tmp_path}/copy.db"
+    assert read("copy", copy, url=url) == {"threads": 4, "items": 1}
+    assert {thread["thread_id"]: thread["subjects"] for thread in read("threads", url=copy)} == {
+        "ann's": ["ann"],
+        "bob's": ["bob"],
+        "waits": ["bob"],
+        "old": [],
+    }
+    assert len(read("inbox", url=copy)) == 1
+
+
+def test_a_copy_has_the_same_keys_and_tenant(tmp_path: Path) -> None:
+    source, copy, kept = (f"sqlite:///{tmp_path}/{name}.db" for name in ("source", "copy", "keys"))
+    keyring = Keyring.generate()
+    keyring.to_file(tmp_path / "keyfile")
+    with Vault.open(source, keyring=keyring, keys_url=kept) as vault:
+        put(vault, "of no tenant")
+        put(vault.for_tenant("acme"), "of acme")
+        vault.for_tenant("acme").store.put(("a",), "k", {"likes": "peppermint"})
+    sealed = ("--keyfile", str(tmp_path / "keyfile"), "--tenant", "acme")
+    refused(*sealed, "threads", url=source, by=ConfigurationError)
+    assert read(*sealed, "--keys-url", kept, "copy", copy, url=source) == {"threads": 1, "items": 1}
+    with pytest.raises(StepvaultError, match="pass keyring"):
+        Vault.open(copy).threads()
+    assert b"peppermint" not in (tmp_path / "copy.db").read_bytes()
+    (thread,) = read(*sealed, "threads", url=copy)
+    assert thread["thread_id"] == "of acme"
+
+
+def test_json_is_one_document_and_pages_go_on(url: str) -> None:
+    shown = read("show", "ann's", "--values", url=url)
+    assert shown["values"] == {"a": "data of ann's"}
+    assert len(shown["checkpoints"]) == 1
+    refused("show", "nobody's", url=url, by=ConfigurationError)
+    assert read("hold", "ann", "trial", url=url) == {"held": True}
+    assert read("release", "ann", url=url) == {"held": False}
+    page = call("--json", "threads", "--limit", "3", url=url)
+    assert len(json.loads(page.stdout)) == 3
+    (rest,) = read("threads", "--cursor", page.stderr.split()[-1], url=url)
+    assert rest["thread_id"] not in page.stdout
 
 
 def test_rebuild_finds_what_lost_its_index(redis_url: str) -> None:

@@ -1,4 +1,4 @@
-"""Safer, smaller and faster persistence for LangGraph.
+"""Safer and smaller persistence for LangGraph.
 
 The whole public surface in one page: `Vault` opens everything over one URL; the drop-in savers and stores live in
 `stepvault.checkpointers` and `stepvault.stores`; errors are in `stepvault.errors`.

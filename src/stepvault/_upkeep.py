@@ -100,10 +100,16 @@ def _backup(vault: Vault, url: str) -> BackupReport:
         threads = items = 0
         for name in sorted(names):
             source, into = (vault.for_tenant(name), target.for_tenant(name)) if name else (vault, target)
-            threads += copy_all(source.checkpointer, into.checkpointer)
-            items += copy_all(source.store, into.store)
-            _attribute(source, into)
+            found = copy_over(source, into)
+            threads, items = threads + found[0], items + found[1]
         return BackupReport("copied", threads, items)
+
+
+def copy_over(source: Vault, target: Vault) -> tuple[int, int]:
+    """Copy threads, with their people, and items of one tenant's view to another; how many of each there were."""
+    found = copy_all(source.checkpointer, target.checkpointer), copy_all(source.store, target.store)
+    _attribute(source, target)
+    return found
 
 
 def _attribute(source: Vault, target: Vault) -> None:
@@ -121,6 +127,8 @@ def _attribute(source: Vault, target: Vault) -> None:
 def _copy_file(saver: Any, target: Path) -> BackupReport:
     if target.exists():
         raise ConfigurationError(f"{target} exists; give a backup a file of its own.")
+    if not target.absolute().parent.is_dir():
+        raise ConfigurationError(f"{target} cannot be made: its folder does not exist.")
 
     def copy() -> Op[None]:
         yield Batch([Stmt("VACUUM INTO ?", (str(target),))], outside=True)

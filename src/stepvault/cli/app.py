@@ -30,9 +30,12 @@ def options(
     keyfile: Annotated[
         str | None, typer.Option(help="file with the keys of a sealed database; else STEPVAULT_KEYS holds them")
     ] = None,
+    keys_url: Annotated[
+        str | None, typer.Option(envvar="STEPVAULT_KEYS_URL", help="the keys_url= of the app, if it has one")
+    ] = None,
 ) -> None:
     """Options before the command."""
-    context.obj = Settings(url, app_module, as_json, tenant, keyfile)
+    context.obj = Settings(url, app_module, as_json, tenant, keyfile, keys_url)
 
 
 app.command()(threads.threads)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class Settings:
     as_json: bool
     tenant: str
     keyfile: str | None = None
+    keys_url: str | None = None
 
 
 def settings_of(context: typer.Context) -> Settings:
@@ -50,13 +51,21 @@ def settings_of(context: typer.Context) -> Settings:
 def open_vault(context: typer.Context, **options: Any) -> Vault:
     """The vault to work on, with the app's classes registered if `--app` names it."""
     settings = settings_of(context)
+    if settings.keys_url is not None:
+        options["keys_url"] = settings.keys_url
+    return open_at(context, settings.url, **options)
+
+
+def open_at(context: typer.Context, url: str | None, **options: Any) -> Vault:
+    """A vault at another URL, with the same classes, keys and tenant."""
+    settings = settings_of(context)
     if settings.app is not None:
         _register(settings.app)
     else:
         options.setdefault("unknown_types", "raw")  # a tool that does not run the app never needs its classes
     if settings.keyfile is not None or os.environ.get(_KEYS):
         options["keyring"] = Keyring.from_file(settings.keyfile) if settings.keyfile else Keyring.from_env(_KEYS)
-    vault = Vault.open(settings.url, **options)
+    vault = Vault.open(url, **options)
     context.call_on_close(vault.close)
     return vault.for_tenant(settings.tenant) if settings.tenant else vault
 
@@ -98,6 +107,12 @@ def show_one(context: typer.Context, value: Any) -> None:
         console.print(f"[bold]{name.replace('_', ' ')}[/]  {escape(_cell(item))}")
 
 
+def more(context: typer.Context, cursor: str | None) -> None:
+    """Say where the next page begins; beside JSON on standard error."""
+    if cursor:
+        (aside if settings_of(context).as_json else console).print(f"more: --cursor {escape(cursor)}", soft_wrap=True)
+
+
 def print_json(value: Any) -> None:
     """Print JSON that other programs read."""
     typer.echo(json.dumps(plain(value), ensure_ascii=False, indent=2))
@@ -109,6 +124,8 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):

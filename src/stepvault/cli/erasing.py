@@ -196,13 +196,16 @@ def export(
 def hold(context: typer.Context, subject: str, reason: str) -> None:
     """Hold a person's data against erasure."""
     cli.open_vault(context).erasure.hold(subject, reason)
+    cli.show_one(context, {"held": True})
 
 
 def release(context: typer.Context, subject: str) -> None:
     """Lift a hold."""
     cli.open_vault(context).erasure.release(subject)
+    cli.show_one(context, {"held": False})
 
 
 def readmit(context: typer.Context, subject: str, journal: Journal = None) -> None:
     """Let an erased person come back: what they write from now on is stored."""
     cli.open_vault(context, journal=journal).erasure.readmit(subject)
+    cli.show_one(context, {"readmitted": True})

@@ -22,8 +22,7 @@ def questions(
     inbox = cli.open_vault(context).inbox
     page = inbox.list(status=status, thread_id=thread_id, node=node, limit=limit, cursor=cursor)
     cli.show(context, page.interrupts, ("id", "kind", "thread_id", "node", "created_at", "deadline", "status", "value"))
-    if page.cursor and not cli.settings_of(context).as_json:
-        cli.console.print(f"more: --cursor {page.cursor}")
+    cli.more(context, page.cursor)
 
 
 def decide(

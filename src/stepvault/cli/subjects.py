@@ -20,8 +20,7 @@ def list_(
     """List the people with threads."""
     page = cli.open_vault(context).subjects.list(limit=limit, cursor=cursor)
     cli.show(context, page.subjects, ("subject", "threads"))
-    if page.cursor and not cli.settings_of(context).as_json:
-        cli.console.print(f"more: --cursor {page.cursor}")
+    cli.more(context, page.cursor)
 
 
 @app.command()

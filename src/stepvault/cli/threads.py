@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from stepvault.cli import context as cli
+from stepvault.errors import ConfigurationError
 
 
 def threads(
@@ -20,8 +21,7 @@ def threads(
     page = cli.open_vault(context).threads(subject=subject, limit=limit, cursor=cursor)
     columns = ("thread_id", "status", "updated_at", "expires_at", "subjects", "checkpoints", "bytes")
     cli.show(context, page.threads, columns)
-    if page.cursor and not cli.settings_of(context).as_json:
-        cli.console.print(f"more: --cursor {page.cursor}")
+    cli.more(context, page.cursor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def show(
     saver = cli.open_vault(context).checkpointer
     found = list(saver.list({"configurable": {"thread_id": thread_id}}, limit=limit))
     if not found:
-        raise typer.Exit(1)
+        raise ConfigurationError(f"There is no thread {thread_id!r}.")
     lines = [
         _Line(
             entry.checkpoint["id"],
@@ -56,6 +56,12 @@ def show(
         )
         for entry in found
     ]
-    cli.show(context, lines, ("checkpoint_id", "step", "source", "ts", "channels", "writes"), thread_id)
+    columns = ("checkpoint_id", "step", "source", "ts", "channels", "writes")
+    newest = found[0].checkpoint["channel_values"]
+    if values and cli.settings_of(context).as_json:
+        rows = [{name: getattr(line, name) for name in columns} for line in lines]
+        cli.print_json({"checkpoints": rows, "values": newest})
+        return
+    cli.show(context, lines, columns, thread_id)
     if values:
-        cli.print_json(found[0].checkpoint["channel_values"])
+        cli.print_json(newest)

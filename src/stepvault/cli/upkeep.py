@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from stepvault._upkeep import copy_over
 from stepvault.cli import context as cli
-from stepvault.copying import copy_all
 from stepvault.errors import StepvaultError
-from stepvault.vault import Vault
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint", "langchain-core", "psycopg", "redis", "cryptography", "zstandard")
 
@@ -119,11 +118,10 @@ def schema(
 
 
 def copy(context: typer.Context, target: Annotated[str, typer.Argument(help="URL to copy to")]) -> None:
-    """Copy every thread and store item to another database."""
-    source = cli.open_vault(context)
-    with Vault.open(target) as into, cli.working("copying"):
-        threads = copy_all(source.checkpointer, into.checkpointer)
-        items = copy_all(source.store, into.store)
+    """Copy every thread and item of the tenant to another database, under the same keys."""
+    source, into = cli.open_vault(context), cli.open_at(context, target)
+    with cli.working("copying"):
+        threads, items = copy_over(source, into)
     cli.show_one(context, {"threads": threads, "items": items})
 
 

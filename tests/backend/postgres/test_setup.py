@@ -167,7 +167,7 @@ def test_beside_the_tables_of_the_official_saver(postgres_url: str, caplog: pyte
             with caplog.at_level(logging.WARNING, "stepvault"):
                 saver.setup()
             (line,) = caplog.records
-            assert "stepvault copy" in line.getMessage()
+            assert "copy_all" in line.getMessage()
             saver.put(AT, checkpoint({"a": 2}), {"step": 1}, {"a": "00000001"})
             saver.setup()
             assert len(caplog.records) == 1
