@@ -205,6 +205,15 @@ def commitment(salt: bytes, subject: str) -> str:
     return hashlib.sha256(salt + subject.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def check_signing() -> None:
+    """See that receipts can be signed, before anything is erased.
+
+    Raises:
+        MissingDependencyError: The extra for it is not installed.
+    """
+    _ed25519()
+
+
 def _ed25519() -> Any:
     try:
         from cryptography.hazmat.primitives.asymmetric import ed25519

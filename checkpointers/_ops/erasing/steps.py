@@ -24,7 +24,7 @@ from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.inbox import decisions, keeping
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import DECIDERS, PREFIX, SUBJECTS, TOMBSTONES, token
-from stepvault.erasure import STATES, ErasurePlan, PurgeStep
+from stepvault.erasure import STATES, ErasurePlan, PurgeStep, check_signing
 from stepvault.errors import ConfigurationError, HoldError, PlanStaleError
 
 _PAGE = 100
@@ -65,7 +65,9 @@ def request(
     Raises:
         HoldError: A hold stands against it.
         PlanStaleError: The data is not what was planned.
+        MissingDependencyError: The receipt could not be signed at the end.
     """
+    check_signing()
     if shared not in ("keep", "erase", "anonymise"):
         raise ConfigurationError(f'shared must be "keep", "erase" or "anonymise", not {shared!r}.')
     ids = yield from people.ids_of(scope, subject)

@@ -6,6 +6,7 @@ import base64
 import random
 import shutil
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from stepvault import Vault
-from stepvault.errors import SubjectErasedError
+from stepvault.errors import MissingDependencyError, SubjectErasedError
 from stepvault.receipts import verify_receipts
 from tests.contract.building import checkpoint, config
 
@@ -168,3 +169,13 @@ def _pages(file: Path) -> int:
     count: int = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.close()
     return count
+
+
+def test_nothing_is_erased_where_no_receipt_can_be_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Vault.open(f"sqlite:///{tmp_path}/a.db") as vault:
+        vault.store.put(("ann",), "k", {"likes": "tea"})
+        monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
+        with pytest.raises(MissingDependencyError, match="crypto"):
+            vault.erasure.erase("ann")
+        assert vault.store.get(("ann",), "k") is not None
+        assert vault.health().erasures == 0
