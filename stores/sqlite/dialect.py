@@ -95,6 +95,8 @@ class SqliteDialect:
     # -- one batch
 
     def work(self, tenant: bytes, work: Work) -> Op[Reply]:
+        if len(work.gets) == 1 and not (work.finds or work.namespaces or work.puts or work.deletes):
+            return (yield from self._work(tenant, work))  # a query alone needs no transaction
         mode: Mode = "write" if work.puts or work.deletes else "read"
         return (yield Atomic(self._work(tenant, work), mode))  # type: ignore[no-any-return]
 
