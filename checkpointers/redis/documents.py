@@ -50,13 +50,12 @@ class Documents:
 
     def purge(self, *, rewrite: bool = False) -> Op[list[PurgeStep]]:
         steps = []
-        for command in ("BGREWRITEAOF", "BGSAVE SCHEDULE"):
+        for command in (("BGREWRITEAOF",), ("BGSAVE", "SCHEDULE")):
             if rewrite:
-                steps.append((yield from _started(command)))
+                steps.append((yield from _started(*command)))
             else:
-                steps.append(
-                    PurgeStep(f"redis {command.split()[0]}", False, "not asked for: vacuum=True begins it, if allowed")
-                )
+                detail = "not asked for: vacuum=True begins it, if allowed"
+                steps.append(PurgeStep(f"redis {command[0]}", False, detail))
         detail = "each node has its own files; memory is reused, not cleared; SLOWLOG RESET, backups: the operator's"
         return [*steps, PurgeStep("redis other nodes, memory, slow log and backups", False, detail)]
 
@@ -69,15 +68,13 @@ class Documents:
         return int(seconds) * 1000 + int(micros) // 1000
 
 
-def _started(command: str) -> Op[PurgeStep]:
+def _started(*command: str) -> Op[PurgeStep]:
+    name = f"redis {command[0]}"
     try:
-        yield Batch([Command((*command.split(),))])
+        yield Batch([Command(command)])
     except StorageError as exc:
-        detail = f"{type(exc).__name__}: busy, or not allowed to this role"
-        return PurgeStep(f"redis {command.split(maxsplit=1)[0]}", False, detail, retryable=True)
-    return PurgeStep(
-        f"redis {command.split(maxsplit=1)[0]}", True, "begun on the node this process is connected to", retryable=True
-    )
+        return PurgeStep(name, False, f"{type(exc).__name__}: busy, or not allowed to this role", retryable=True)
+    return PurgeStep(name, True, "begun on the node this process is connected to", retryable=True)
 
 
 def _escaped(key: bytes) -> bytes:

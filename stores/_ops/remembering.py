@@ -76,15 +76,15 @@ def upsert(store: BaseStore, memory: Memory, named: bool, policy: Policy, ttl: f
     same = [other for other in others if other.says_what(memory)]
     if policy == "latest":
         if not named:  # one id for each thing: of two writers at once, the last one stands alone
-            memory = _renamed(memory, _id_of(memory.about))
+            memory = replace(memory, id=_id_of(memory.about))
         stored, gone = [memory], [other.id for other in others if other.id != memory.id]
     elif policy == "keep_both":
         if same and not named:
-            memory = _renamed(memory, same[0].id)
+            memory = replace(memory, id=same[0].id)
         stored, gone = [memory], []
     elif len(same) == len(others):
         if same and not named:
-            memory = _renamed(memory, same[0].id)
+            memory = replace(memory, id=same[0].id)
         stored, gone = [memory], [other.id for other in same if other.id != memory.id]
     else:
         assert callable(policy)
@@ -103,10 +103,6 @@ def _check(memory: Memory, policy: Policy) -> None:
     checked_tags(memory.tags)
     if policy not in ("latest", "keep_both") and not callable(policy):
         raise ConfigurationError(f'contradictions is "latest", "keep_both" or a function, not {policy!r}.')
-
-
-def _renamed(memory: Memory, id_: str) -> Memory:
-    return replace(memory, id=id_)
 
 
 def _id_of(about: str) -> str:
