@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.contract.matrix import (
@@ -26,12 +28,19 @@ class Sealed(Database):
 
     sealed = True
 
+    def files(self) -> Iterator[bytes]:
+        """The files of the server, its logs among them, unless it is another machine."""
+        yield b""
+
     def unprepared(self, **options: Any) -> Any:
         chosen = {"keyring": KEYRING, **options}
         return super().unprepared(**{name: value for name, value in chosen.items() if value is not None})
 
 
 class SealedSqlite(Sealed, SqliteDatabase):
+    def files(self) -> Iterator[bytes]:
+        yield self.content()
+
     def content(self) -> bytes:
         """The files as they are, write-ahead log and all, and as they are after a checkpoint."""
         folder = Path(self.url).parent
@@ -40,10 +49,21 @@ class SealedSqlite(Sealed, SqliteDatabase):
 
 
 class SealedPostgres(Sealed, PostgresDatabase):
-    pass
+    def files(self) -> Iterator[bytes]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("CHECKPOINT")
+            query = "SELECT current_setting('data_directory'), oid FROM pg_database WHERE datname = current_database()"
+            folder, oid = connection.execute(query).fetchall()[0]
+        yield from _contents(Path(folder) / "base" / str(oid))
+        yield from _contents(Path(folder) / "pg_wal")
 
 
 class SealedRedis(Sealed, RedisDatabase):
+    def files(self) -> Iterator[bytes]:
+        for node in self._nodes():
+            with node:
+                yield from _contents(Path(node.config_get("dir")["dir"]))
+
     def content(self) -> bytes:
         """Values as they are read, and as servers write them to files."""
         dumps = []
@@ -55,6 +75,13 @@ class SealedRedis(Sealed, RedisDatabase):
 
 class SealedCluster(Sealed, RedisClusterDatabase):
     pass
+
+
+def _contents(folder: Path) -> Iterator[bytes]:
+    for path in folder.rglob("*") if folder.exists() else ():
+        with contextlib.suppress(OSError):  # a server removes files at any time
+            if path.is_file():
+                yield path.read_bytes()
 
 
 SEALED: tuple[type[Database], ...] = (SealedSqlite, SealedPostgres, SealedRedis, SealedCluster)
