@@ -40,8 +40,11 @@ def check(core: Core) -> Op[None]:
     since = core.monotonic()
     if isinstance(core.dialect, SealedDialect):
         yield from _check_sealed(core.dialect)
-    elif (yield from _marker.read(core.dialect)) is not None:
-        raise ConfigurationError("This store is sealed; pass keyring=. Nothing was read or changed.")
+    else:
+        found = yield from _marker.read(core.dialect)
+        if found is not None and not found.is_unsealed:
+            raise ConfigurationError("This store is sealed; pass keyring=. Nothing was read or changed.")
+        core.seen.marks = found.opened_marks() if found is not None else None
     core.seen.admitted = since
 
 
@@ -51,6 +54,8 @@ def _check_sealed(dialect: SealedDialect) -> Op[None]:
     if found is None:
         found = yield from _first(dialect)
     yield from dialect.keys.expect(found.deployment)
+    if found.is_unsealed:
+        raise ConfigurationError("This store was unsealed; open it without keyring=, or seal it, see vault.seal().")
     passes = found.plain_passes(index, (yield from dialect.inner.now()))
     if found.is_leaving and not passes:
         raise ConfigurationError("This store is half unsealed and nobody goes on with it; run vault.unseal().")

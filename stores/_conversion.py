@@ -17,7 +17,7 @@ from stepvault._keystore import marker
 from stepvault._keystore.marker import Marker
 from stepvault.errors import ConfigurationError, KeyShreddedError, PayloadError
 from stepvault.stores import _marker
-from stepvault.stores._dialect import NewItem, Whole
+from stepvault.stores._dialect import NewItem, Whole, is_keyed
 from stepvault.stores._ops.context import Scope
 from stepvault.stores._ops.filters import tokens_of
 from stepvault.stores._ops.values import decode_value
@@ -90,13 +90,14 @@ class ItemConversion:
     def _marker(self, found: Marker | None) -> Callable[[BlindIndex, int], Marker]:
         if self._leaving:
             return marker.unsealing
-        return marker.sealing if self._known or not (found is None or found.is_preparing) else marker.preparing
+        before = found is None or found.is_preparing or found.is_unsealed
+        return marker.preparing if before and not self._known else marker.sealing
 
     def _wanted(self, found: Marker | None) -> bool:
         if self._leaving:
-            if found is not None and not (found.is_sealed or found.is_leaving):
+            if found is not None and not (found.is_sealed or found.is_leaving or found.is_unsealed):
                 raise ConfigurationError("This store is being sealed; let vault.seal() end before.")
-            return found is not None
+            return found is not None and not found.is_unsealed
         if found is not None and found.is_leaving:
             raise ConfigurationError("This store is being unsealed; let vault.unseal() end before.")
         return found is None or not found.is_sealed
@@ -104,9 +105,8 @@ class ItemConversion:
     def _close(self) -> Op[None]:
         sealed = self._sealed
         yield from self._sweep()  # what has expired is not converted
-        yield from _marker.write(
-            sealed.inner, None if self._leaving else marker.sealed((yield from sealed.keys.index()))
-        )
+        index = yield from sealed.keys.index()
+        yield from _marker.write(sealed.inner, (marker.unsealed if self._leaving else marker.sealed)(index))
         sealed.mixed = self._leaving  # whoever is in between ends in the form that he began
         self._store._scope.core.seen.admitted = float("-inf")
 
@@ -117,6 +117,8 @@ class ItemConversion:
     def _once(self) -> Op[int]:
         inner, found, after = self._sealed.inner, 0, None
         yield from self._sweep()
+        if not self._leaving:
+            yield from self._key_marks()
         record = yield from inner.index()
         while True:
             rows, after = yield from inner.page(after, _PAGE)
@@ -132,6 +134,13 @@ class ItemConversion:
             found += len(changes)
             if after is None:
                 return found
+
+    def _key_marks(self) -> Op[None]:
+        """Who was erased, under marks made with the key; those of an unsealed store that was sealed before are."""
+        for tenant, mark in (yield from self._sealed.inner.erased()):
+            if not is_keyed(mark):
+                yield from self._sealed.set_erased(tenant, [self._sealed.keys.mark(tenant, mark)], erased=True)
+                yield from self._sealed.inner.set_erased(tenant, [mark], erased=False)
 
     def _turned(self, old: Whole, dims: int) -> Op[NewItem | None]:
         if not self._leaving:

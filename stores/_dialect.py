@@ -89,6 +89,7 @@ class Work:
     namespaces: Sequence[bytes] = ()  # prefixes to list below
     puts: Sequence[NewItem] = ()
     deletes: Sequence[tuple[bytes, bytes]] = ()
+    people: Sequence[bytes] = ()  # marks of those whose items the puts may be; without puts, only looked up
 
 
 @dataclass(slots=True)
@@ -132,6 +133,16 @@ class Whole(NamedTuple):
     item: NewItem
 
 
+def keyed_mark(token: bytes) -> bytes:
+    """The mark of a person where it is made with a key; else it is the bare token."""
+    return b"k" + token
+
+
+def is_keyed(mark: bytes) -> bool:
+    """Whether a mark is made with a key."""
+    return len(mark) > 16
+
+
 class Dialect(Protocol):
     """Storage primitives of one backend."""
 
@@ -150,7 +161,19 @@ class Dialect(Protocol):
         ...
 
     def work(self, tenant: bytes, work: Work) -> Op[Reply]:
-        """Read, then write, in one round trip."""
+        """Read, then write, in one round trip.
+
+        Raises:
+            SubjectErasedError: One of `people` was erased; nothing was written. Looked at in the write itself.
+        """
+        ...
+
+    def set_erased(self, tenant: bytes, marks: Sequence[bytes], *, erased: bool) -> Op[None]:
+        """Refuse puts for people from here on, durably, or accept them again. Puts before it are visible after it."""
+        ...
+
+    def erased(self) -> Op[list[tuple[bytes, bytes]]]:
+        """Everybody of every tenant who is erased: tenant and mark."""
         ...
 
     def touch(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:

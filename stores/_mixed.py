@@ -42,11 +42,11 @@ class Mixed:
     def _mixed_writes(self, names: Names, work: Work) -> Op[Work]:
         """New items in the form that will stay; the other one goes."""
         deletes = [*work.deletes, *map(names.name, work.deletes)]
-        puts = work.puts if self.grows_plain else (yield from self._sealed(names, work.puts))
+        puts = work.puts if self.grows_plain else (yield from self._sealed(names, work.puts, work.people))
         if names.hidden:
             written = [(put.ns, put.key) for put in work.puts]
             deletes += map(names.name, written) if self.grows_plain else written
-        return Work(puts=puts, deletes=list(dict.fromkeys(deletes)))
+        return Work(puts=puts, deletes=list(dict.fromkeys(deletes)), people=self._marks(names, work.people))
 
     def _places(self, sealed: T, plain: T) -> list[T]:
         """Both places in the order to look at them."""
@@ -103,7 +103,10 @@ class Mixed:
             found.update((yield from self._listed(names, stored)))
         return sorted(ns for ns in found if ns.startswith(prefix))
 
-    def _sealed(self, names: Names, puts: Sequence[NewItem]) -> Op[list[NewItem]]:
+    def _marks(self, names: Names, people: Sequence[bytes]) -> list[bytes]:
+        raise NotImplementedError
+
+    def _sealed(self, names: Names, puts: Sequence[NewItem], people: Sequence[bytes] = ()) -> Op[list[NewItem]]:
         raise NotImplementedError
 
     def opened_item(self, tenant: bytes, item: NewItem) -> Op[NewItem]:

@@ -39,7 +39,8 @@ class StoreOptions:
         keys_url: The database of the wrapped data keys; any backend, another one than this store's.
         pseudonymise_ids: Store tokens for namespaces and keys too.
         keys: The keys themselves, as a vault passes them on.
-        subject_patterns: Which namespaces are whose, as erasures are told: their keys are linked to these people.
+        subject_patterns: Which namespaces are whose, as erasures are told: their keys are linked to these people, and
+            what is put for one who was erased is refused.
     """
 
     text: bool | Sequence[str] = True
@@ -96,7 +97,8 @@ def build_core(dialect: Dialect, options: StoreOptions, index: IndexSettings | N
             plain_vectors=plain,
             patterns=options.subject_patterns,
         )
-    return Core(dialect, Codec(options.compression), index, text, keys if options.keys is None else None)
+    own = keys if options.keys is None else None
+    return Core(dialect, Codec(options.compression), index, text, own, options.subject_patterns)
 
 
 def _own_keys(options: StoreOptions) -> Keys | None:

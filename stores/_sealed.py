@@ -31,6 +31,7 @@ from stepvault.stores._dialect import (
     Reply,
     Whole,
     Work,
+    keyed_mark,
 )
 from stepvault.stores._mixed import Mixed
 from stepvault.stores._sealed_items import Inside, Names, Open, in_order, keyed, packed, unpacked
@@ -94,8 +95,9 @@ class SealedDialect(Mixed):
             gets=[names.name(name) for name in work.gets],
             finds=[self._find(names, find) for find in work.finds if not self._ranks(find)],
             namespaces=[names.ns(prefix) for prefix in work.namespaces],
-            puts=(yield from self._sealed(names, work.puts)),
+            puts=(yield from self._sealed(names, work.puts, work.people)),
             deletes=[names.name(name) for name in work.deletes],
+            people=self._marks(names, work.people),
         )
         found = yield from self.inner.work(tenant, asked)
         rows = [row for row in found.gets if row] + [hit.row for hits in found.finds for hit in hits]
@@ -119,11 +121,11 @@ class SealedDialect(Mixed):
         tokens = [names.index.item(names.tenant, token) for token in find.tokens]
         return replace(find, prefix=names.ns(find.prefix), tokens=tokens)
 
-    def _sealed(self, names: Names, puts: Sequence[NewItem]) -> Op[list[NewItem]]:
+    def _sealed(self, names: Names, puts: Sequence[NewItem], people: Sequence[bytes] = ()) -> Op[list[NewItem]]:
         sealed = []
         for put in puts:
             ns, key = names.name((put.ns, put.key))
-            sealer = yield from self._sealer(names, put.ns, names.owner(ns))
+            sealer = yield from self._sealer(names, put.ns, names.owner(ns), people)
             kept = () if self._plain_vectors else put.vectors
             inside = Inside(put.ns, put.key, put.thread, put.fields, put.words, kept)
             sealed.append(put._replace(
@@ -138,11 +140,13 @@ class SealedDialect(Mixed):
             ))  # fmt: skip
         return sealed
 
-    def _sealer(self, names: Names, ns: bytes, owner: bytes) -> Op[Sealer]:
+    def _sealer(self, names: Names, ns: bytes, owner: bytes, people: Sequence[bytes]) -> Op[Sealer]:
         """The sealer of a namespace; its first key is linked to whom the namespace names before it seals."""
         sealer = yield from self.keys.sealer(names.tenant, owner)
         if sealer.keys.newest is not None:
             return sealer
+        if people:  # nobody who was erased gets a new key
+            yield from self.inner.work(names.tenant, Work(people=self._marks(names, people)))
         for subject in named_in(
             self._patterns, [label.decode("utf-8", "surrogatepass") for label in ns.split(b"\0")[:-1]]
         ):
@@ -150,6 +154,16 @@ class SealedDialect(Mixed):
             mark = self.keys.mark(names.tenant, digest_of(names.tenant, text))
             yield from self.keys.link(mark, owner, whole=True)
         return (yield from self.keys.ensure(names.tenant, owner, readmit=True))
+
+    def _marks(self, names: Names, people: Sequence[bytes]) -> list[bytes]:
+        keyed = [keyed_mark(self.keys.mark(names.tenant, digest)) for digest in people]
+        return [*keyed, *people] if self.mixed else keyed  # those from before it was sealed
+
+    def set_erased(self, tenant: bytes, marks: Sequence[bytes], *, erased: bool) -> Op[None]:
+        yield from self.inner.set_erased(tenant, [keyed_mark(token) for token in marks], erased=erased)
+
+    def erased(self) -> Op[list[tuple[bytes, bytes]]]:
+        return (yield from self.inner.erased())
 
     # -- one item in its other form, see `_conversion`
 

@@ -18,6 +18,7 @@ from stepvault._core.ids import text_key
 from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
 from stepvault.stores._admission import admitted, is_due
 from stepvault.stores._dialect import Dialect, Removed
+from stepvault.stores._erased import Door
 from stepvault.stores._ops import batch, indexing, namespaces, remove, threads
 from stepvault.stores._ops.batch import Plan as Prepared
 from stepvault.stores._ops.context import Scope
@@ -52,7 +53,7 @@ class _NoDatabase:
 NOWHERE: Any = _NoDatabase()
 
 
-class StoreShell(BaseStore):
+class StoreShell(Door, BaseStore):
     """Items in namespaces, found by key, filter, text or meaning; every method has an `a` twin.
 
     Usable with `with`, `async with`, or without and `close()`; from several threads and event loops at once.
@@ -151,6 +152,7 @@ class StoreShell(BaseStore):
         Raises:
             ConfigurationError, InvalidNamespaceError: An operation cannot be done; none was.
             EmbeddingError: The embedder failed; nothing was stored.
+            SubjectErasedError: A put is for a person who was erased; nothing was stored.
             StorageUnavailableError: The database did not answer.
         """
         caller = current_caller()

@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from stepvault._core.ids import new_uid, text_of
+from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Atomic, Op
 from stepvault._core.rows import Guard, Skeleton
 from stepvault._core.state import State
-from stepvault.checkpointers._ops import reads, transfer
-from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops import reads, subjects, transfer
+from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import MINUTE, db_now, is_over, watch
 from stepvault.checkpointers._ops.inbox import keeping
-from stepvault.errors import ConfigurationError, ConflictError
+from stepvault.errors import ConfigurationError, ConflictError, StepvaultError
 
 
 def copy_thread(scope: Scope, source_id: Any, target_id: Any) -> Op[None]:
@@ -21,15 +22,27 @@ def copy_thread(scope: Scope, source_id: Any, target_id: Any) -> Op[None]:
 
     An unknown source copies nothing, as the conformance suite asks.
 
+    Its people are announced before the transaction, as nobody would see their hints in it, and looked up within.
+
     Raises:
         ConfigurationError: Source and target are the same thread.
         ConflictError: The target exists; nothing was copied.
+        SubjectErasedError: Somebody whose thread it is was erased; nothing was copied.
     """
     source, target = scope.key(source_id), scope.key(target_id)
     if source == target:
         raise ConfigurationError(f"copy_thread needs two threads, both are {text_of(source.thread)!r}.")
-    copied = yield Atomic(_copy(scope, source, target), "write")
+    at = Address(target, b"", None, None, subjects=(yield from _people(scope, source)))
+    yield from subjects.announce(scope, at)
+    try:
+        copied = yield Atomic(_copy(scope, source, at), "write")
+    except StepvaultError:
+        yield from _withdraw(scope, at)
+        raise
+    if not copied:
+        yield from _withdraw(scope, at)
     if copied is False:
+        yield from subjects.check_named(scope, at)  # whoever erases them has closed the target
         raise ConflictError(
             f"Thread {text_of(target.thread)!r} exists; nothing was copied. Delete it first or choose another id."
         )
@@ -38,13 +51,25 @@ def copy_thread(scope: Scope, source_id: Any, target_id: Any) -> Op[None]:
         yield from reads.pin_copy(scope, target)
 
 
-def _copy(scope: Scope, source: Any, target: Any) -> Op[bool | None]:
-    dialect = scope.core.dialect
+def _people(scope: Scope, source: ThreadKey) -> Op[tuple[str, ...]]:
+    ((thread, _),) = yield from scope.core.dialect.notes_at([(source, b"")])
+    return () if thread is None else (yield from subjects.of_thread(scope, thread))
+
+
+def _withdraw(scope: Scope, at: Address) -> Op[None]:
+    yield from subjects.forget(scope, at.key, [subjects.token(scope, name) for name in at.subjects], ())
+
+
+def _copy(scope: Scope, source: ThreadKey, at: Address) -> Op[bool | None]:
+    dialect, target = scope.core.dialect, at.key
     yield from dialect.lock(source)
     skeleton = yield from dialect.skeleton(source)
     if skeleton is None or (yield from is_over(scope.core, skeleton.thread)):
         return None
     state = replace(State.unpack(skeleton.thread.extents), lease=None)
+    if state.subjects and not set((yield from subjects.of_thread(scope, skeleton.thread))) <= set(at.subjects):
+        raise ConflictError(f"Thread {text_of(source.thread)!r} was just given to somebody else; copy it again.")
+    yield from subjects.check_named(scope, at)
     if state.expires_at is not None:
         soon = (yield from db_now(scope.core)) + MINUTE  # not before the copy is whole
         yield from watch(scope, target, max(state.expires_at, soon))

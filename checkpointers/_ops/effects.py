@@ -25,6 +25,7 @@ from stepvault.checkpointers._ops.expiry import db_now, is_over
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox.entries import moment, shown
 from stepvault.checkpointers._ops.spaces import space
+from stepvault.checkpointers._ops.subjects import NOBODY, check_named, joined
 from stepvault.effects import EffectRecord
 from stepvault.errors import ConfigurationError, EffectInDoubtError
 
@@ -72,7 +73,8 @@ def begin(scope: Scope, at: Address, key: bytes, effect: Effect) -> Op[Recorded]
 
     Raises:
         ConfigurationError: The thread has no stored checkpoint.
-        FencedError, LeaseHeldError, HeadMovedError, ThreadGoneError: As for writes; nothing was begun.
+        FencedError, LeaseHeldError, HeadMovedError, ThreadGoneError, SubjectErasedError: As for writes; nothing was
+            begun.
     """
 
     def change(present: Effect | None, now: int) -> Effect:
@@ -106,6 +108,7 @@ def _change(scope: Scope, at: Address, key: bytes, change: Change, *, check: boo
 
     def attempt(view: View | None) -> Op[Recorded | None]:
         if view is None:
+            yield from check_named(scope, at)
             raise ConfigurationError(f"Thread {text_of(at.key.thread)!r} has no checkpoint; effects belong to runs.")
         ((thread, body),) = yield from scope.core.dialect.notes_at([(at.key, key)])
         if thread is None or (thread.uid, thread.rev) != (view.uid, view.rev):
@@ -116,9 +119,12 @@ def _change(scope: Scope, at: Address, key: bytes, change: Change, *, check: boo
             return Recorded(effect, view.uid)  # type: ignore[arg-type]
         if present is None:
             yield from restore_hints(scope, at.key, [key])  # findable before it is recorded
-        state = state_of(view)
+        state, names = state_of(view), NOBODY
+        if check and at.subjects:
+            state, names = yield from joined(scope, at, state)
         guard = replace(guard_for(scope, at, view, state), durable=True)
-        stored = yield from scope.core.dialect.put_writes(guard, Elements(), (), [Note(key, _pack(scope, effect))])
+        notes = [Note(key, _pack(scope, effect)), *names]
+        stored = yield from scope.core.dialect.put_writes(guard, Elements(), (), notes)
         if stored is None:
             return None
         settle(at, known, view, guard, stored[0], state, encoder_for(scope, view, 0))
@@ -207,7 +213,11 @@ def resolve(scope: Scope, effect_id: str, result: Any, *, retry: bool) -> Op[Non
 
 
 def stored_everywhere(scope: Scope, at: Address, checkpoint_ids: Mapping[str, str]) -> Op[bool]:
-    """Whether every checkpoint a task stands on is in the database (by id: functional tasks name no real namespace)."""
+    """Whether every checkpoint a task stands on is in the database (by id: functional tasks name no real namespace).
+
+    Raises:
+        SubjectErasedError: It never will be.
+    """
     view = scope.core.knowledge.of(at.key).view
     known = {checkpoint for _, checkpoint in view.records} if view else set()
     for checkpoint_id in set(checkpoint_ids.values()):
@@ -215,5 +225,6 @@ def stored_everywhere(scope: Scope, at: Address, checkpoint_ids: Mapping[str, st
         if checkpoint not in known:
             query = Query(at.key.tenant, at.key.thread, checkpoint=checkpoint, limit=1)
             if not (yield from scope.core.dialect.page(query)):
+                yield from check_named(scope, at)
                 return False
     return True

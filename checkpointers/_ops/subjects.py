@@ -88,8 +88,14 @@ def announce(scope: Scope, at: Address) -> Op[None]:
     """Write the hints of a write before a transaction in which it goes on: there, nobody would see them."""
     changes = [hint(scope, subject, at.key) for subject in at.subjects]
     if changes:
-        yield from check_living(scope, {token(scope, subject): subject for subject in at.subjects})
+        yield from check_named(scope, at)
         yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), changes)
+
+
+def check_named(scope: Scope, at: Address) -> Op[None]:
+    """Refuse a config that names somebody who was erased."""
+    if at.subjects:
+        yield from check_living(scope, {token(scope, subject): subject for subject in at.subjects})
 
 
 def _withdraw(scope: Scope, key: ThreadKey, hints: Sequence[DocChange]) -> Op[None]:
@@ -114,10 +120,7 @@ def check_living(scope: Scope, tokens: Mapping[bytes, str]) -> Op[None]:
     """Refuse people who were erased and not let in again."""
     for stone in (yield from scope.core.dialect.get_docs(space(scope, TOMBSTONES), list(tokens))):
         if ormsgpack.unpackb(stone.body).get("standing"):
-            raise SubjectErasedError(
-                "The person this write belongs to was erased; nothing was stored. If they came back, "
-                "vault.erasure.readmit() lets them in."
-            )
+            raise SubjectErasedError
 
 
 def of_thread(scope: Scope, thread: ThreadRow) -> Op[tuple[str, ...]]:

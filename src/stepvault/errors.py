@@ -284,7 +284,7 @@ class ErasureError(StepvaultError):
 
 
 class SubjectErasedError(ErasureError):
-    """This subject was erased; readmit() lets a returning person in."""
+    """The person this write belongs to was erased; nothing was stored. readmit() lets a returning person in."""
 
 
 class HoldError(ErasureError):

@@ -20,6 +20,7 @@ from stepvault.stores._dialect import ItemRow, NewItem, Reply, Work
 from stepvault.stores._ops import namespaces
 from stepvault.stores._ops.context import Path, Scope, Source
 from stepvault.stores._ops.embed import embed
+from stepvault.stores._ops.erased import people_in
 from stepvault.stores._ops.filters import tokens_of
 from stepvault.stores._ops.indexing import check_index, fields_text
 from stepvault.stores._ops.searching import ExtendedSearch, Search, SearchExtras, hits_of, items_of, mode_of, search_of
@@ -171,11 +172,12 @@ def execute(scope: Scope, plan: Plan, made: tuple[dict[str, bytes], ...]) -> Op[
     writes = Work(
         puts=[_finished(draft, documents) for draft in plan.puts.values() if draft],
         deletes=[name for name, draft in plan.puts.items() if draft is None],
+        people=people_in(scope, [ns for (ns, _), draft in plan.puts.items() if draft]),
     )
     if searches and plan.puts:
         op = _read_then_write(scope, plan, searches, reads, writes)
         return (yield from scope.core.dialect.transaction(op))  # type: ignore[no-any-return]
-    reads.puts, reads.deletes = writes.puts, writes.deletes
+    reads.puts, reads.deletes, reads.people = writes.puts, writes.deletes, writes.people
     reply = yield from scope.core.dialect.work(scope.tenant, reads)
     return (yield from _results(scope, plan, searches, reply))
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from stepvault._core.blind_index import Marks
 from stepvault._core.codec import Codec
 from stepvault._keystore.keys import Keys
 from stepvault.stores._dialect import Dialect, IndexRecord
@@ -41,6 +42,7 @@ class Seen:
     tables: bool = False
     index: bool = False
     admitted: float = float("-inf")  # since when it is known whether this store may use it
+    marks: Marks | None = None  # of people, if it was unsealed
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class Core:
     index: IndexSettings | None
     text_paths: Sequence[Path] | None  # None: no text is indexed
     keys: Keys | None = None  # of a sealed store, if they are its own to close
+    subject_patterns: Sequence[Sequence[str]] | None = None
     seen: Seen = field(default_factory=Seen)
     wired: Wired = field(default_factory=Wired)
     monotonic: Callable[[], float] = time.monotonic

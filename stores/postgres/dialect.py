@@ -11,7 +11,7 @@ from typing_extensions import LiteralString
 
 from stepvault._core.plan import Atomic, Batch, Op, Stmt
 from stepvault._core.sqltext import literal
-from stepvault.errors import MissingDependencyError, StorageError
+from stepvault.errors import MissingDependencyError, StorageError, SubjectErasedError
 from stepvault.stores._dialect import (
     Find,
     Found,
@@ -32,6 +32,7 @@ from stepvault.stores.postgres.vectors import AnnSettings, text_of_vector, vecto
 _ABOVE = b"\xff"  # above every byte of a namespace
 _EXACT = 5000  # up to so many candidates are compared one by one; more go through the approximate index
 _ALL = 2**62
+_REFUSED = "refused"
 _NO_PGVECTOR = "Vector search needs pgvector in this database: install it, then CREATE EXTENSION vector."
 
 
@@ -100,6 +101,10 @@ class PostgresDialect:
             values = {"low": low, "high": low + _ABOVE}
             reads.append(_part(self._text("namespaces"), parts, args, ("ns", place), values))
         writes = self._writes(work, args)
+        if work.people:
+            args["people"] = list(work.people)
+            writes.insert(0, self._text("refused"))
+            reads.append(_part(self._text("was_refused"), parts, args, _REFUSED, {}))
         if not reads and not writes:
             return None, parts
         text = " UNION ALL ".join(f"({read})" for read in reads) or "SELECT NULL WHERE false"
@@ -107,8 +112,9 @@ class PostgresDialect:
 
     def _writes(self, work: Work, args: dict[str, Any]) -> list[str]:
         writes: list[str] = []
+        allowed = {"allowed": QUERIES["allowed"] if work.people else ""}
         if work.deletes:
-            writes.append(self._text("deletes"))
+            writes.append(self._text("deletes", allowed))
             args |= {"gone_ns": [ns for ns, _ in work.deletes], "gone_key": [key for _, key in work.deletes]}
         if work.puts:
             names = ("ns", "key", "ttl", "thread", "checkpoint", "fields", "body")
@@ -117,13 +123,20 @@ class PostgresDialect:
             columns["words"] = [put.words or None for put in work.puts]
             amount, given = _one_or_many(columns)
             args |= given
-            writes += [self._text(f"given_{amount}"), self._text("puts")]
+            writes += [self._text(f"given_{amount}", allowed), self._text("puts")]
             if self._vectors is not None:
                 vectors = [(put.ns, put.key, text_of_vector(one)) for put in work.puts for one in put.vectors]
                 turned: Any = zip(*vectors, strict=True) if vectors else ((), (), ())
                 args |= dict(zip(("vector_ns", "vector_key", "vector"), map(list, turned), strict=True))
                 writes.append(self._text("put_vectors"))
         return writes
+
+    def set_erased(self, tenant: bytes, marks: Sequence[bytes], *, erased: bool) -> Op[None]:
+        change = Stmt(self._text("set_erased" if erased else "unset_erased"), {"tenant": tenant, "mark": list(marks)})
+        yield Batch([Stmt(self._text("lock_erased")), change], durable=True)
+
+    def erased(self) -> Op[list[tuple[bytes, bytes]]]:
+        return (yield from self._ask("erased"))
 
     # -- vectors
 
@@ -354,6 +367,8 @@ def _reply(work: Work, ranked: dict[int, list[Found]], parts: list[Any], rows: l
         reply.finds[place] = found
     for kind, place, *row, score in rows:
         what = parts[kind]
+        if what == _REFUSED:
+            raise SubjectErasedError
         if what == "gets":
             reply.gets[place - 1] = ItemRow(*row)
         elif isinstance(what, tuple):

@@ -11,7 +11,7 @@ from typing_extensions import LiteralString
 from stepvault._core.sqltext import literal
 from stepvault.errors import ConfigurationError
 
-_TABLES = ("item", "vector", "vector_index", "store_migration", "item_no")
+_TABLES = ("item", "vector", "vector_index", "store_migration", "item_no", "erased")
 _INDEXES = ("item_number", "item_expiry", "item_words")
 _LONGEST = 63  # bytes of a Postgres name; a longer one is cut without a word
 _PLACE = re.compile(r"\{(\w+)\}")

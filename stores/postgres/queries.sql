@@ -80,26 +80,52 @@ SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw
     set_config('hnsw.ef_search', %(ef)s, true), set_config('ivfflat.iterative_scan', 'relaxed_order', true),
     set_config('ivfflat.probes', '10', true)
 
+-- name: refused
+-- The lock of FOR KEY SHARE on the table is what `lock_erased` waits for: puts that have not seen a new mark.
+refused AS MATERIALIZED (
+    SELECT 1 FROM {erased} WHERE tenant = %(tenant)s AND mark = ANY (%(people)s::bytea[]) FOR KEY SHARE)
+
+-- name: allowed
+AND NOT EXISTS (SELECT 1 FROM refused)
+
+-- name: was_refused
+SELECT %(kind)s::int, 0::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::bigint, NULL::bigint, NULL::float8,
+    NULL::bytea, NULL::bytea, NULL::bytea, NULL::float8
+WHERE EXISTS (SELECT 1 FROM refused)
+
+-- name: lock_erased
+LOCK TABLE {erased} IN EXCLUSIVE MODE
+
+-- name: set_erased
+INSERT INTO {erased} (tenant, mark) SELECT %(tenant)s, unnest(%(mark)s::bytea[]) ON CONFLICT DO NOTHING
+
+-- name: unset_erased
+DELETE FROM {erased} WHERE tenant = %(tenant)s AND mark = ANY (%(mark)s::bytea[])
+
+-- name: erased
+SELECT tenant, mark FROM {erased}
+
 -- name: deletes
 gone AS (
     DELETE FROM {item} i USING (
         SELECT i.id FROM unnest(%(gone_ns)s::bytea[], %(gone_key)s::bytea[]) q (ns, key)
         JOIN {item} i ON i.tenant = %(tenant)s AND i.ns = q.ns AND i.key = q.key
         ORDER BY i.ns, i.key FOR UPDATE OF i) q
-    WHERE i.id = q.id)
+    WHERE i.id = q.id {allowed})
 
 -- name: given_many
 given AS MATERIALIZED (
     SELECT nextval({item_no_name}) AS no, {now} AS at, q.* FROM unnest(
         %(ns)s::bytea[], %(key)s::bytea[], %(ttl)s::float8[], %(thread)s::bytea[], %(checkpoint)s::bytea[],
         %(tokens)s::text[], %(fields)s::text[], %(words)s::text[], %(body)s::bytea[])
-        q (ns, key, ttl, thread, checkpoint, tokens, fields, words, body))
+        q (ns, key, ttl, thread, checkpoint, tokens, fields, words, body) WHERE true {allowed})
 
 -- name: given_one
 given AS MATERIALIZED (
     SELECT nextval({item_no_name}) AS no, {now} AS at, %(ns)s::bytea AS ns, %(key)s::bytea AS key,
         %(ttl)s::float8 AS ttl, %(thread)s::bytea AS thread, %(checkpoint)s::bytea AS checkpoint,
-        %(tokens)s::text AS tokens, %(fields)s::text AS fields, %(words)s::text AS words, %(body)s::bytea AS body)
+        %(tokens)s::text AS tokens, %(fields)s::text AS fields, %(words)s::text AS words, %(body)s::bytea AS body
+    WHERE true {allowed})
 
 -- name: puts
 put AS (

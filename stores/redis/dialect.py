@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepvault._core.plan import Batch, Command, Op, Script
-from stepvault.errors import ConfigurationError, StorageError
+from stepvault.errors import ConfigurationError, StorageError, SubjectErasedError
 from stepvault.stores._dialect import Find, IndexRecord, ItemRow, NewItem, Removed, Reply, Work
 from stepvault.stores.redis.exchanging import Exchanging
 from stepvault.stores.redis.layout import (
@@ -24,6 +24,7 @@ from stepvault.stores.redis.layout import (
 from stepvault.stores.redis.walking import Walking, got, name_of
 
 _PAGE = 1000
+_REFUSED = b"ERASED"
 
 logger = logging.getLogger("stepvault")
 
@@ -75,20 +76,35 @@ class RedisDialect(Exchanging, Walking):
             reply.finds.append((yield from self.find(tenant, find)))
         for prefix in work.namespaces:
             reply.namespaces.append((yield from self.namespaces(tenant, prefix)))
+        if work.people and not work.puts:
+            members = [_member(tenant, mark) for mark in work.people]
+            (found,) = yield Batch([Command(("SMISMEMBER", self.keys.erased()[0], *members))], retry=True)
+            if any(found):
+                raise SubjectErasedError
         calls, asked = self.get_calls([name_of(tenant, *name) for name in work.gets])
-        batch = [*calls, *self._writes(tenant, work.puts, work.deletes)]
+        batch = [*calls, *self._writes(tenant, work.puts, work.deletes, work.people)]
         if batch:
             replies = yield Batch(batch, retry=not (work.puts or work.deletes))
             reply.gets = got(asked, replies[: len(calls)], len(work.gets))
+            if _REFUSED in replies[len(calls) :]:
+                for group in {group_of(tenant, put.ns) for put in work.puts}:
+                    yield from self._sweep_group(group, 0)  # it was registered, and may be empty
+                raise SubjectErasedError
         return reply
 
     def _writes(
-        self, tenant: bytes, puts: Sequence[NewItem], deletes: Sequence[tuple[bytes, bytes]]
+        self,
+        tenant: bytes,
+        puts: Sequence[NewItem],
+        deletes: Sequence[tuple[bytes, bytes]],
+        people: Sequence[bytes],
     ) -> list[Command | Script]:
         """One script per group, between two registrations.
 
-        Whoever takes an empty group out of the registry meanwhile takes out the first one, or sees the items.
+        Whoever takes an empty group out of the registry meanwhile takes out the first one, or sees the items. Each
+        script looks for the people of all: so none of them writes, unless they are erased in just this moment.
         """
+        marks = [_member(tenant, mark) for mark in people]
         gone: dict[Group, list[bytes]] = {}
         for ns, key in deletes:
             gone.setdefault(group_of(tenant, ns), []).append(item_id(ns, key))
@@ -104,7 +120,8 @@ class RedisDialect(Exchanging, Walking):
         scripts = []
         for group in dict.fromkeys([*gone, *new]):
             ids = gone.get(group, [])
-            scripts.append(Script("write", self.keys.group(group), (len(ids), *ids, *new.get(group, ()))))
+            args = (len(marks), *marks, len(ids), *ids, *new.get(group, ()))
+            scripts.append(Script("write", self.keys.written(group), args))
         return [*registering, *scripts, *registering]
 
     def _registering(self, tenant: bytes, groups: Any, mortal: Any) -> list[Command | Script]:
@@ -115,6 +132,17 @@ class RedisDialect(Exchanging, Walking):
         if mortal:
             commands.append(Command(("SADD", self.keys.mortal, *sorted(map(pack_member, mortal)))))
         return commands
+
+    def set_erased(self, tenant: bytes, marks: Sequence[bytes], *, erased: bool) -> Op[None]:
+        members = [_member(tenant, mark) for mark in marks]
+        name = "SADD" if erased else "SREM"
+        yield Batch([Command((name, key, *members)) for key in self.keys.erased()], retry=True)
+
+    def erased(self) -> Op[list[tuple[bytes, bytes]]]:
+        found: dict[bytes, None] = {}
+        for members in (yield Batch([Command(("SMEMBERS", key)) for key in self.keys.erased()], retry=True)):
+            found.update(dict.fromkeys(members))
+        return [_parted(member) for member in found]
 
     # -- lifetime
 
@@ -226,3 +254,12 @@ class RedisDialect(Exchanging, Walking):
         if triples:
             yield Batch([Script("set_vectors", self.keys.group(g), tuple(flat)) for g, flat in triples.items()])
         self.cache.clear()
+
+
+def _member(tenant: bytes, mark: bytes) -> bytes:
+    return len(mark).to_bytes(1, "big") + mark + tenant
+
+
+def _parted(member: bytes) -> tuple[bytes, bytes]:
+    end = 1 + member[0]
+    return member[end:], member[1:end]

@@ -2,12 +2,17 @@
 
 The items of a tenant lie in groups, by the first two labels of their namespace: one hash and two orders per group,
 in one slot of a cluster. A registry per tenant knows its groups.
+
+Groups share a few slots, spread over a cluster: each of these has a copy of the marks of people who were erased, for
+the scripts that write there.
 """
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from stepvault.errors import ConfigurationError, TruncatedError
@@ -16,6 +21,20 @@ from stepvault.stores._dialect import ItemRow, NewItem
 _HEADER = struct.Struct(">ddddd")
 HEADER_BYTES = _HEADER.size
 _NONE = 0xFFFF
+_SHARDS = 32  # which is also how many nodes of a cluster can share the items
+
+
+def _tags() -> Iterator[bytes]:
+    """A hash tag for each shard, in slots that are equally far from one another, or almost."""
+    width = 16384 // _SHARDS
+    for shard in range(_SHARDS):
+        number = 0
+        while binascii.crc_hqx(b"%d.%d" % (shard, number), 0) % 16384 // width != shard:
+            number += 1
+        yield b"%d.%d" % (shard, number)
+
+
+_TAGS = tuple(_tags())
 
 
 class Group(NamedTuple):
@@ -36,9 +55,18 @@ class Keys:
     def group(self, group: Group) -> tuple[bytes, bytes, bytes]:
         """Its hash, its ids by the order of writing, its ids by deadline."""
         framed = b"".join(len(part).to_bytes(4, "big") + part for part in group)
-        name = hashlib.blake2b(framed, digest_size=16, person=b"stepvault").hexdigest().encode()
-        stem = b"%b:st:{%b}" % (self._prefix, name)
+        name = hashlib.blake2b(framed, digest_size=16, person=b"stepvault").digest()
+        stem = b"%b:st:{%b}:%b" % (self._prefix, _TAGS[name[0] % _SHARDS], name.hex().encode())
         return stem + b":h", stem + b":u", stem + b":e"
+
+    def written(self, group: Group) -> tuple[bytes, bytes, bytes, bytes]:
+        """The keys of a group, and who was erased, in its slot."""
+        keys = self.group(group)
+        return *keys, keys[0].rpartition(b"}")[0] + b"}:erased"
+
+    def erased(self) -> list[bytes]:
+        """Who was erased: the same set in each slot."""
+        return [b"%b:st:{%b}:erased" % (self._prefix, tag) for tag in _TAGS]
 
     def registry(self, tenant: bytes) -> bytes:
         """The groups of a tenant."""

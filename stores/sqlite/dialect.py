@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -12,7 +13,7 @@ from typing_extensions import LiteralString
 from stepvault._core.migrate import migrations_in, pending, statements
 from stepvault._core.plan import Atomic, Batch, Mode, Op, Stmt
 from stepvault._core.sqltext import literal, named
-from stepvault.errors import MissingDependencyError
+from stepvault.errors import MissingDependencyError, SubjectErasedError
 from stepvault.stores._dialect import (
     Find,
     Found,
@@ -32,6 +33,7 @@ _HERE = files("stepvault.stores.sqlite")
 _NOW = "(CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000)"
 _LIVE = f"(i.expires_at IS NULL OR i.expires_at > {_NOW})"
 _ABOVE = b"\xff"  # above every byte of a namespace
+_ABREAST = 500  # marks in one statement
 
 _QUERIES = named(_HERE.joinpath("queries.sql").read_text(encoding="utf-8"))
 SQL: Mapping[str, LiteralString] = {
@@ -110,8 +112,12 @@ class SqliteDialect:
         if work.namespaces:
             replies = yield Batch([Stmt(SQL["namespaces"], (tenant, low, low + _ABOVE)) for low in work.namespaces])
             reply.namespaces = [[ns for (ns,) in rows] for rows in replies]
-        if work.puts or work.deletes:
-            yield Batch(self._writes(tenant, work.puts, work.deletes))
+        if work.puts or work.deletes or work.people:
+            people = [work.people[at : at + _ABREAST] for at in range(0, len(work.people), _ABREAST)]
+            living = [Stmt(_living(len(some)), (tenant, *some), guard=True) for some in people]
+            replies = yield Batch([*living, *self._writes(tenant, work.puts, work.deletes)])
+            if not all(replies[: len(living)]):
+                raise SubjectErasedError
         return reply
 
     def _find(self, tenant: bytes, find: Find) -> Op[list[Found]]:
@@ -165,6 +171,13 @@ class SqliteDialect:
             texts = [(tenant, put.ns, put.key, put.words) for put in puts if put.words]
             batch.append(Stmt(SQL["put_text"], texts, many=True))
         return [statement for statement in batch if statement.args]
+
+    def set_erased(self, tenant: bytes, marks: Sequence[bytes], *, erased: bool) -> Op[None]:
+        name = "set_erased" if erased else "unset_erased"
+        yield Batch([Stmt(SQL[name], [(tenant, mark) for mark in marks], many=True)], durable=True)
+
+    def erased(self) -> Op[list[tuple[bytes, bytes]]]:
+        return (yield Atomic(_one(Stmt(SQL["erased"])), "read"))  # type: ignore[no-any-return]
 
     # -- lifetime
 
@@ -277,6 +290,11 @@ class SqliteDialect:
     def now(self) -> Op[int]:
         rows = yield from _one(Stmt(SQL["now"]))
         return rows[0][0]  # type: ignore[no-any-return]
+
+
+@lru_cache(_ABREAST)
+def _living(count: int) -> LiteralString:
+    return literal(SQL["living"].replace("{marks}", ", ".join("?" * count)))
 
 
 def _one(statement: Stmt) -> Op[list[Any]]:

@@ -69,6 +69,18 @@ WHERE rowid = (SELECT no FROM stepvault_item WHERE tenant = ?1 AND ns = ?2 AND k
 -- name: drop_item
 DELETE FROM stepvault_item WHERE tenant = ?1 AND ns = ?2 AND key = ?3
 
+-- name: living
+SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM stepvault_erased WHERE tenant = ? AND mark IN ({marks}))
+
+-- name: set_erased
+INSERT OR IGNORE INTO stepvault_erased (tenant, mark) VALUES (?1, ?2)
+
+-- name: unset_erased
+DELETE FROM stepvault_erased WHERE tenant = ?1 AND mark = ?2
+
+-- name: erased
+SELECT tenant, mark FROM stepvault_erased
+
 -- name: touch
 UPDATE stepvault_item AS i SET expires_at = {now} + CAST(ttl * 60000000 AS INTEGER)
 WHERE i.no = ?1 AND i.expires_at IS NOT NULL AND {live}

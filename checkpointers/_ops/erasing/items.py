@@ -57,6 +57,11 @@ class Items:
                     break
         return deleted
 
+    def refuse(self, tokens: Sequence[bytes], *, erased: bool = True) -> Op[None]:
+        """Have the store refuse what is put for people from here on, or accept it again, if it can do so."""
+        if hasattr(self.store, "mark_erased"):
+            yield from self._call("mark_erased", tokens, erased=erased)
+
     def page(self, namespace: tuple[str, ...], at: int, *, below: bool = False) -> Op[tuple[list[Any], int | None]]:
         """Some items of one namespace itself, or of those below too, and where the next page starts."""
         page = yield from self._search(namespace, at)

@@ -23,14 +23,15 @@ def readmit(scope: Scope, eraser: Eraser, subject: str) -> Op[None]:
     """Let a person who was erased come back: what they write from now on is stored."""
     for name in (yield from people.ids_of(scope, subject)):
         mark = token(scope, name)
-        if (yield from _lift(scope, mark)) and eraser.journal is not None:
+        if (yield from _lift(scope, eraser, mark)) and eraser.journal is not None:
             now = yield from scope.core.dialect.now()
             line = {"token": mark.hex(), "tenant": scope.tenant.hex(), "readmitted": True, "at": now}
             yield Call(lambda line=line: eraser.journal(line))  # type: ignore[misc]
 
 
-def _lift(scope: Scope, mark: bytes) -> Op[bool]:
-    """Have a tombstone stand no more; whether it did."""
+def _lift(scope: Scope, eraser: Eraser, mark: bytes) -> Op[bool]:
+    """Have a tombstone stand no more; whether it did. The store's goes first: if this is killed, it is done again."""
+    yield from eraser.items.refuse([mark], erased=False)
     docs = yield from scope.core.dialect.get_docs(space(scope, TOMBSTONES), [mark])
     stone = ormsgpack.unpackb(docs[0].body) if docs else {}
     if not stone.get("standing"):
@@ -49,7 +50,7 @@ def reconcile(scope: Scope, eraser: Eraser, journaled: Sequence[dict[str, Any]])
     erased = dict.fromkeys(bytes.fromhex(line["token"]) for line in journaled if not line.get("readmitted"))
     lost: list[bytes] = []
     for mark in erased:
-        if not (yield from _is_known(scope, mark)):
+        if not (yield from _is_known(scope, eraser, mark)):
             lost.append(mark)
     done: list[ErasureRequest] = []
     for mark in lost:
@@ -59,14 +60,19 @@ def reconcile(scope: Scope, eraser: Eraser, journaled: Sequence[dict[str, Any]])
         done.append((yield from advance(scope, eraser, made.id)).shown())
     for mark, line in last.items():
         if line.get("readmitted") and mark in lost:
-            yield from _lift(scope, mark)
+            yield from _lift(scope, eraser, mark)
     return done
 
 
-def _is_known(scope: Scope, mark: bytes) -> Op[bool]:
-    """Whether the database has the tombstone, and nothing of the person that it should not have."""
+def _is_known(scope: Scope, eraser: Eraser, mark: bytes) -> Op[bool]:
+    """Whether the database has the tombstone, and nothing of the person that it should not have.
+
+    The store is told again of those that stand: its own may be lost where it lies in other places.
+    """
     stones = yield from scope.core.dialect.get_docs(space(scope, TOMBSTONES), [mark])
     if not stones:
         return False
-    left = yield from scope.core.dialect.docs(space(scope, SUBJECTS), mark, b"", 1)
-    return not left or not ormsgpack.unpackb(stones[0].body).get("standing")
+    if not ormsgpack.unpackb(stones[0].body).get("standing"):
+        return True
+    yield from eraser.items.refuse([mark])
+    return not (yield from scope.core.dialect.docs(space(scope, SUBJECTS), mark, b"", 1))

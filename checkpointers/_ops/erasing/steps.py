@@ -125,6 +125,7 @@ def _tombstone(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
     except HoldError:
         yield from _write_stones(scope, current.tokens, None)
         raise
+    yield from eraser.items.refuse(current.tokens)
     if eraser.journal is not None:
         for mark in current.tokens:
             line = {"token": mark.hex(), "tenant": scope.tenant.hex(), "request": current.id, "at": now}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from stepvault._core.labels import owner_of
 
@@ -12,8 +13,12 @@ HOLE = "{subject}"
 
 def digest_of(tenant: bytes, subject: bytes) -> bytes:
     """Sixteen bytes that stand for a person of a tenant, before they are marked."""
-    key = hashlib.blake2b(tenant, digest_size=32).digest()
-    return hashlib.blake2b(subject, digest_size=16, key=key).digest()
+    return hashlib.blake2b(subject, digest_size=16, key=_key_of(tenant)).digest()
+
+
+@lru_cache(1024)
+def _key_of(tenant: bytes) -> bytes:
+    return hashlib.blake2b(tenant, digest_size=32).digest()
 
 
 def named_by(pattern: Sequence[str], namespace: Sequence[str]) -> Iterator[str]:

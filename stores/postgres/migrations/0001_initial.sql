@@ -28,6 +28,13 @@ CREATE INDEX {item_expiry} ON {item} (expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE INDEX {item_words} ON {item} USING gin (words);
 
+-- Who was erased: nothing is put for them.
+CREATE TABLE {erased} (
+    tenant bytea NOT NULL,
+    mark bytea NOT NULL,
+    PRIMARY KEY (tenant, mark)
+);
+
 CREATE TABLE {vector_index} (
     id integer PRIMARY KEY CHECK (id = 1),
     dims integer NOT NULL,

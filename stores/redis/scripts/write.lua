@@ -1,8 +1,12 @@
 -- uses: items
 -- writes
--- ARGV: number of deletes, their ids; then id, ttl (-1: none), body, vectors, words for each put.
-local at = 2
-for a = 1, tonumber(ARGV[1]) do
+-- KEYS[4]: who was erased. ARGV: number of people, who they are; number of deletes, their ids; then id, ttl (-1: none),
+-- body, vectors, words for each put. If one of the people was erased, nothing is written.
+for a = 2, 1 + tonumber(ARGV[1]) do
+  if redis.call('SISMEMBER', KEYS[4], ARGV[a]) == 1 then return redis.status_reply('ERASED') end
+end
+local at = 3 + tonumber(ARGV[1])
+for a = 1, tonumber(ARGV[at - 1]) do
   forget(ARGV[at])
   at = at + 1
 end

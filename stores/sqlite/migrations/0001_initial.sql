@@ -21,6 +21,13 @@ CREATE INDEX stepvault_item_recent ON stepvault_item (tenant, ns, no, expires_at
 
 CREATE INDEX stepvault_item_expiry ON stepvault_item (expires_at) WHERE expires_at IS NOT NULL;
 
+-- Who was erased: nothing is put for them.
+CREATE TABLE stepvault_erased (
+    tenant BLOB NOT NULL,
+    mark BLOB NOT NULL,
+    PRIMARY KEY (tenant, mark)
+) WITHOUT ROWID;
+
 -- The float32 vectors of an item, one after the other.
 CREATE TABLE stepvault_vector (
     item INTEGER PRIMARY KEY,

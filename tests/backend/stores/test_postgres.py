@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from typing import Any
 
 import psycopg
@@ -11,7 +11,8 @@ import pytest
 from langgraph.store.base import PutOp
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from stepvault.errors import ConfigurationError, EventLoopError, MigrationRequiredError
+from stepvault._core.people import digest_of
+from stepvault.errors import ConfigurationError, EventLoopError, MigrationRequiredError, SubjectErasedError
 from stepvault.stores.postgres import PostgresStore
 from stepvault.stores.postgres.aio import AsyncPostgresStore
 from tests.contract.stores.embedding import DIMS, embed, similarity, vector
@@ -42,6 +43,23 @@ def test_official_constructor_forms(postgres_url: str) -> None:
         assert len(store.search(NS)) == 2
     with pytest.raises(ConfigurationError):
         PostgresStore(3)  # type: ignore[arg-type]
+
+
+def test_who_is_marked_as_erased_waits_for_puts_that_have_not_seen_it(postgres_url: str) -> None:
+    store = PostgresStore.from_conn_string(postgres_url)
+    with store, psycopg.Connection.connect(postgres_url, autocommit=True) as connection, ThreadPoolExecutor() as pool:
+        store.setup()
+        token = digest_of(b"", b"ann")
+        with connection.transaction():
+            PostgresStore(connection).put(("users", "ann"), "k", {"v": 1})
+            marked = pool.submit(store.mark_erased, [token])
+            with pytest.raises(TimeoutError):
+                marked.result(0.5)
+        marked.result(10)
+        assert store.get(("users", "ann"), "k") is not None, "before the mark: there for an erasure to delete"
+        with pytest.raises(SubjectErasedError), connection.transaction():
+            PostgresStore(connection).put(("users", "ann"), "k", {"v": 2})
+        assert store.list_namespaces() == [("users", "ann")]
 
 
 async def test_official_async_forms(postgres_url: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from stepvault._keystore import marker as stored_marker
 from stepvault.checkpointers import _conversion as thread_conversion
-from stepvault.errors import ConfigurationError, PlaintextRejectedError
+from stepvault.errors import ConfigurationError, PlaintextRejectedError, SubjectErasedError
 from stepvault.stores._dialect import NewItem, Work
 from tests.contract.building import config, put, whole
 from tests.contract.matrix import Database
@@ -132,6 +132,34 @@ async def test_pods_with_keys_find_everything_throughout(
 
 async def shown_below(store: Any) -> set[Any]:
     return {(item.key, item.value["n"]) for item in await store.asearch(("own",), limit=50)}
+
+
+async def test_whoever_was_erased_stays_refused(vaults: Vaults) -> None:
+    plain = vaults.open(keyring=None)
+    await plain.asetup()
+    await plain.erasure.aerase("ann")
+    await refused(plain, "ann")
+    sealed = vaults.open()
+    await sealed.aseal(settle=0)
+    await sealed.erasure.aerase("bob")
+    await refused(sealed, "ann", "bob")
+    assert await sealed.keys.aof("bob") == [], "nobody who was erased gets a new key"
+    await sealed.aunseal(settle=0)
+    back = vaults.open(keyring=None)
+    await back.erasure.aerase("cleo")
+    await refused(back, "ann", "bob", "cleo")
+    again = vaults.open()
+    await again.aseal(settle=0)
+    await refused(again, "ann", "bob", "cleo")
+    await again.erasure.areadmit("ann")
+    await again.store.aput(("users", "ann"), "k", {"x": 1})
+
+
+async def refused(vault: Any, *people: str) -> None:
+    for name in people:
+        with pytest.raises(SubjectErasedError):
+            await vault.store.aput(("users", name), "k", {"x": 1})
+    await vault.store.aput(("users", "ann-2"), "k", {"x": 1})
 
 
 async def test_a_plain_item_is_refused_while_only_threads_are_being_sealed(vaults: Vaults) -> None:

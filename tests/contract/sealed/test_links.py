@@ -78,7 +78,7 @@ async def test_rows_of_a_backup_stay_shut_once_their_person_was_erased(vaults: V
     back = NewItem(row.ns, row.key, None, None, None, None, None, "", (), row.body)
     await vault.store._driver.arun(inner.work(b"", Work(puts=[back])))
     assert await vault.store.aget(("u-ann", "facts"), "k") is None
-    await vault.erasure.areadmit("ann")
+    await vault.erasure.areadmit("u-ann")
     await vault.store.aput(("u-ann", "facts"), "k", {"x": 3})
     assert (await vaults.open().store.aget(("u-ann", "facts"), "k")).value == {"x": 3}
 
