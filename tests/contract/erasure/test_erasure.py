@@ -8,14 +8,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import ormsgpack
 import pytest
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import interrupt
 
 from stepvault import Run
+from stepvault.checkpointers._effects import Effects
 from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._inbox import Inbox
+from stepvault.checkpointers._ops.erasing.steps import _write_stones
+from stepvault.checkpointers._ops.subjects import token
 from stepvault.erasure import verify_receipt
 from stepvault.errors import (
     ConfigurationError,
@@ -77,6 +82,42 @@ async def test_late_writes_are_refused(database: Database) -> None:
     await erasure.areadmit("ann")
     await put(saver, {"a": 1}, at=config("fresh", user_id="ann"))
     assert [thread.thread_id for thread in (await erasure.aplan("ann")).threads] == ["fresh"]
+
+
+async def test_threads_of_somebody_whose_erasure_is_under_way_are_not_copied(async_database: Database) -> None:
+    saver = await async_database.raw()
+    await put(saver, {"a": 1}, at=config("hers", user_id=["ann", "bob"]))
+    stone = ormsgpack.packb({"standing": True})
+    await saver._arun(_write_stones(saver._scope, [token(saver._scope, "ann")], stone))
+    with pytest.raises(SubjectErasedError):
+        await saver.acopy_thread("hers", "copy")
+    assert await names(saver) == {"hers"}
+    assert (await erasure_of(saver).aerase("ann")).counts == {"shared": 1}
+    await saver.acopy_thread("hers", "copy")
+    assert {thread.thread_id for thread in (await erasure_of(saver).aplan("bob")).threads} == {"copy", "hers"}
+    assert (await erasure_of(saver).aplan("ann")).threads == []
+
+
+async def test_late_effects_are_refused(async_database: Database) -> None:
+    saver = await async_database.raw()
+    effects, calls = Effects(saver), list[int]()
+
+    async def pay(state: MessagesState) -> Any:
+        await effects.aonce("pay", calls.append, 1)
+        return {"messages": []}
+
+    graph = StateGraph(MessagesState).add_node("pay", pay).add_edge(START, "pay").compile(checkpointer=saver)
+    await graph.ainvoke({"messages": []}, config("both", user_id=["ann", "bob"]))
+    await erasure_of(saver).aerase("ann")
+    with pytest.raises(SubjectErasedError):
+        await graph.ainvoke({"messages": []}, config("new", user_id="ann"), durability="async")
+    late = config("both", user_id="ann")
+    late["configurable"]["__pregel_task_id"] = "late"
+    before = var_child_runnable_config.set(late)
+    with pytest.raises(SubjectErasedError):
+        await effects.aonce("pay", calls.append, 1)
+    var_child_runnable_config.reset(before)
+    assert calls == [1]
 
 
 @pytest.mark.parametrize("shared", ["keep", "erase"])
@@ -185,8 +226,6 @@ async def test_a_journal_outlives_the_database(database: Database, tmp_path: Pat
     line = json.loads(journal.read_text())
     stones = tmp_path / "restored.jsonl"
     scope = getattr(other, "saver", other)._scope
-    from stepvault.checkpointers._ops.subjects import token
-
     stones.write_text(json.dumps({**line, "tenant": scope.tenant.hex(), "token": token(scope, "ann").hex()}) + "\n")
     done = await erasure_of(other, journal=stones).areconcile()
     assert [request.counts for request in done] == [{"threads": 1, "checkpoints": 1}]

@@ -50,7 +50,7 @@ async def vaults(database: Database) -> AsyncIterator[Vaults]:
     await vaults.close()
 
 
-async def test_a_late_put_is_refused_whole(vaults: Vaults) -> None:
+async def test_a_late_put_is_refused_whole(vaults: Vaults, database: Database) -> None:
     vault = vaults.open()
     store, erasure = vaults.named(vault.store), vaults.named(vault.erasure)
     for namespace in (*HERS, *NOT_HERS):
@@ -69,6 +69,7 @@ async def test_a_late_put_is_refused_whole(vaults: Vaults) -> None:
     with pytest.raises(SubjectErasedError):
         await store.abatch([*bobs, PutOp(HERS[0], "k", {"n": 2})])
     assert sorted(await store.alist_namespaces()) == sorted(NOT_HERS)
+    assert b"users\0ann\0" not in database.content()
     other = vaults.named(vault.for_tenant("other").store)
     await other.aput(HERS[0], "k", {"n": 1})
 
