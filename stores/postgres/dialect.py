@@ -25,6 +25,7 @@ from stepvault.stores._dialect import (
     Whole,
     Work,
 )
+from stepvault.stores.postgres.marks import one_of
 from stepvault.stores.postgres.naming import Names
 from stepvault.stores.postgres.schema import QUERIES, Schema
 from stepvault.stores.postgres.vectors import AnnSettings, text_of_vector, vector_of_text
@@ -102,8 +103,7 @@ class PostgresDialect:
             reads.append(_part(self._text("namespaces"), parts, args, ("ns", place), values))
         writes = self._writes(work, args)
         if work.people:
-            args["people"] = list(work.people)
-            writes.insert(0, self._text("refused"))
+            writes.insert(0, self._text("refused", {"people": one_of(work.people, args)}))
             reads.append(_part(self._text("was_refused"), parts, args, _REFUSED, {}))
         if not reads and not writes:
             return None, parts

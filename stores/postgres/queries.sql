@@ -83,7 +83,7 @@ SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw
 -- name: refused
 -- The lock of FOR KEY SHARE on the table is what `lock_erased` waits for: puts that have not seen a new mark.
 refused AS MATERIALIZED (
-    SELECT 1 FROM {erased} WHERE tenant = %(tenant)s AND mark = ANY (%(people)s::bytea[]) FOR KEY SHARE)
+    SELECT 1 FROM {erased} WHERE tenant = %(tenant)s AND mark {people} FOR KEY SHARE)
 
 -- name: allowed
 AND NOT EXISTS (SELECT 1 FROM refused)

@@ -95,7 +95,7 @@ def test_single_items_keep_their_plans(postgres_url: str) -> None:
             store.put(NS, f"k{number}", {"v": number})
             assert store.get(NS, f"k{number}") is not None
         plans = "SELECT custom_plans FROM pg_prepared_statements WHERE statement LIKE %s"
-        for statement in ("WITH given%", "(SELECT%"):
+        for statement in ("WITH refused%", "(SELECT%"):
             assert connection.execute(plans, (statement,)).fetchall() == [(5,)]
 
 

@@ -68,6 +68,9 @@ async def test_a_late_put_is_refused_whole(vaults: Vaults, database: Database) -
     bobs = [PutOp(("users", "bob"), "k", {"n": 1}), PutOp(NOT_HERS[0], "k", None)]
     with pytest.raises(SubjectErasedError):
         await store.abatch([*bobs, PutOp(HERS[0], "k", {"n": 2})])
+    crowd = [PutOp(("crowd", f"{n}"), "k", {"n": n}) for n in range(30)]
+    with pytest.raises(SubjectErasedError):
+        await store.abatch([*crowd, PutOp(HERS[0], "k", {"n": 2})])
     assert sorted(await store.alist_namespaces()) == sorted(NOT_HERS)
     assert b"users\0ann\0" not in database.content()
     other = vaults.named(vault.for_tenant("other").store)
