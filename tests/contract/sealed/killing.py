@@ -2,8 +2,8 @@
 
 python -m tests.contract.sealed.killing FOLDER EVERY [unseal]
 
-Kills at every EVERYth statement of a sealing of an SQLite file, or of an unsealing. After each kill, a process with
-keys reads every thread; then it is gone on with. Prints how many kills there were.
+Kills at every EVERYth statement of a sealing of an SQLite file, threads and items, or of an unsealing. After each kill,
+a process with keys reads every thread; then it is gone on with. Prints how many kills there were.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import os
 import shutil
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 from langgraph.checkpoint.base.id import uuid6
 
-from stepvault.checkpointers._directions import seal, unseal
+from stepvault import Vault
 from stepvault.checkpointers.sqlite import SqliteSaver
 from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError
@@ -41,7 +42,27 @@ def fill(path: Path, keyring: Keyring | None) -> dict[str, Any]:
                 }  # fmt: skip
                 at = saver.put(at, made, {"source": "loop", "step": step}, made["channel_versions"])
                 saver.put_writes(at, [("log", step)], f"task {step}")
-        return read(saver)
+        before = read(saver)
+    with Vault.open(f"sqlite:///{path}", keyring=keyring) as vault:
+        for number in range(THREADS):
+            vault.store.put(("n", str(number)), "k", {"text": f"somebody {number}"})
+    return before
+
+
+def check_items(path: Path, keyring: Keyring | None) -> None:
+    with Vault.open(f"sqlite:///{path}", keyring=keyring) as vault:
+        for number in range(THREADS):
+            item = vault.store.get(("n", str(number)), "k")
+            assert item is not None
+            assert item.value == {"text": f"somebody {number}"}
+        assert len(vault.store.search(("n",))) == THREADS
+
+
+def convert(path: Path, name: str, trace: Any = None) -> None:
+    with Vault.open(f"sqlite:///{path}", keyring=KEYRING) as vault:
+        if trace is not None:  # the store is on the same connection
+            vault.checkpointer._driver.connection().set_trace_callback(trace)  # type: ignore[attr-defined]
+        getattr(vault, name)(settle=0)
 
 
 def read(saver: SqliteSaver) -> dict[str, Any]:
@@ -59,19 +80,18 @@ def main(folder: str, every: str, direction: str = "seal") -> None:
         for path in Path(folder).glob("copy.db*"):
             path.unlink()
         shutil.copyfile(template, copy)
-        if not killed_at(statement, copy, seal if sealing else unseal):
+        if not killed_at(statement, copy, direction):
             break
         kills += 1
         (check if sealing else check_unsealed)(copy, before)
     print(kills)
 
 
-def killed_at(statement: int, path: Path, convert: Any) -> bool:
+def killed_at(statement: int, path: Path, direction: str) -> bool:
     """Whether a child that counts its statements was killed before this one."""
     child = os.fork()
     if child == 0:
         try:
-            saver = SqliteSaver.from_conn_string(str(path), keyring=KEYRING)
             left = [statement]
 
             def count(sql: str) -> None:
@@ -79,9 +99,9 @@ def killed_at(statement: int, path: Path, convert: Any) -> bool:
                     os.kill(os.getpid(), signal.SIGKILL)
                 left[0] -= 1
 
-            saver._driver.connection().set_trace_callback(count)  # type: ignore[attr-defined]
-            saver._driver.run(convert(saver._scope, 0))
+            convert(path, direction, count)
         except BaseException:
+            traceback.print_exc()
             os._exit(3)
         os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -94,8 +114,9 @@ def check(path: Path, before: dict[str, Any]) -> None:
     with SqliteSaver.from_conn_string(str(path), keyring=KEYRING) as saver:
         if begun(saver):
             assert read(saver) == before
+    convert(path, "seal")
+    check_items(path, KEYRING)
     with SqliteSaver.from_conn_string(str(path), keyring=KEYRING) as saver:
-        saver._driver.run(seal(saver._scope, 0))
         assert read(saver) == before
         assert {info.thread_id for info in saver.threads()} == before.keys()
     content = b"".join(part.read_bytes() for part in path.parent.glob("copy.db*"))
@@ -107,8 +128,8 @@ def check_unsealed(path: Path, before: dict[str, Any]) -> None:
     ended = contextlib.suppress(ConfigurationError)
     with ended, SqliteSaver.from_conn_string(str(path), keyring=KEYRING) as saver:
         assert read(saver) == before
-    with SqliteSaver.from_conn_string(str(path), keyring=KEYRING) as saver:
-        saver._driver.run(unseal(saver._scope, 0))
+    convert(path, "unseal")
+    check_items(path, None)
     with SqliteSaver.from_conn_string(str(path)) as saver:
         assert read(saver) == before
         assert {info.thread_id for info in saver.threads()} == before.keys()
