@@ -170,7 +170,7 @@ async def test_an_unsealed_vault_cannot_be_sealed_without_keys(database: Databas
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-@pytest.mark.parametrize("every", [18, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
+@pytest.mark.parametrize("every", [28, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
 def test_killed_at_any_statement_nothing_is_lost_and_the_next_run_goes_on(tmp_path: Path, every: int) -> None:
     argv = [sys.executable, "-m", "tests.contract.sealed.killing", str(tmp_path), str(every)]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=1000, cwd=CHECKOUT)

@@ -144,7 +144,7 @@ async def test_only_its_own_keys_unseal_and_seal_a_database(database: Database) 
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-@pytest.mark.parametrize("every", [40, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
+@pytest.mark.parametrize("every", [30, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
 def test_killed_at_any_statement_nothing_is_lost_and_the_next_run_goes_on(tmp_path: Path, every: int) -> None:
     argv = [sys.executable, "-m", "tests.contract.sealed.killing", str(tmp_path), str(every), "unseal"]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=1000, cwd=CHECKOUT)
