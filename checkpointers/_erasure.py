@@ -6,13 +6,13 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from langgraph.store.base import BaseStore
 
 from stepvault._core.ids import text_of
 from stepvault._core.plan import Op
+from stepvault.checkpointers._journal import Journal
 from stepvault.checkpointers._ops.erasing import exporting, planning, receipts, requests, returning, steps
 from stepvault.checkpointers._ops.erasing.anonymising import Fields
 from stepvault.checkpointers._ops.erasing.items import Items
@@ -60,10 +60,10 @@ class Erasure:
         vacuum: bool = False,
     ) -> None:
         self._saver = saver
-        self._journal = Path(journal) if journal is not None else None
+        self._journal = Journal(journal) if journal is not None else None
         self._eraser = Eraser(
             Items(store, subject_patterns),
-            self._append if self._journal is not None else None,
+            self._journal.append if self._journal is not None else None,
             issuer,
             hooks or {},
             fields=_fields(personal_fields),
@@ -343,19 +343,9 @@ class Erasure:
         """Async version of `reconcile`."""
         return await self._saver._arun(returning.reconcile(self._saver._scope, self._eraser, self._journaled()))
 
-    def _append(self, line: dict[str, Any]) -> None:
-        assert self._journal is not None
-        with self._journal.open("a", encoding="utf-8") as journal:
-            journal.write(json.dumps(line) + "\n")
-            journal.flush()
-            os.fsync(journal.fileno())
-
     def _journaled(self) -> list[dict[str, Any]]:
-        if self._journal is None or not self._journal.exists():
-            return []
         tenant = self._saver._scope.tenant.hex()
-        lines = [json.loads(line) for line in self._journal.read_text(encoding="utf-8").splitlines() if line.strip()]
-        return [line for line in lines if line["tenant"] == tenant]
+        return [line for line in (self._journal.lines() if self._journal else ()) if line["tenant"] == tenant]
 
 
 def _fields(declared: Iterable[str] | Mapping[str, Any]) -> Fields:

@@ -6,10 +6,10 @@ import asyncio
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote
 
 from stepvault._core.ids import text_of
 from stepvault._core.plan import Batch, Op, Stmt
+from stepvault._drivers.sqlite import path_of
 from stepvault.checkpointers._ops import measuring, people
 from stepvault.copying import copy_all
 from stepvault.errors import ConfigurationError, StorageError
@@ -91,7 +91,7 @@ def _backup(vault: Vault, url: str) -> BackupReport:
     if saver._scope.tenant:
         raise ConfigurationError("backup() copies a whole database; call it on the vault, not on a tenant's view.")
     if file_of(saver) is not None and url.startswith(_SQLITE):
-        return _copy_file(saver, Path(unquote(url[len(_SQLITE) :])))
+        return _copy_file(saver, Path(path_of(url)))
     with Vault.open(url, keyring=saver._core.keyring, unknown_types="raw") as target:
         target.setup()
         if len(target.threads(limit=1)) or target.store.list_namespaces(limit=1):

@@ -210,6 +210,10 @@ def value_of_memory(memory: Memory) -> dict[str, Any]:
 def memory_of(item: Item, user: str | None) -> Memory:
     """The memory in an item."""
     value = item.value
+    if not isinstance(value.get("text"), str) or "kind" not in value:
+        raise ConfigurationError(
+            f"The item {item.key!r} in {item.namespace} is no memory; something else put it there."
+        )
     return Memory(
         id=item.key,
         text=value["text"],
