@@ -100,6 +100,11 @@ def test_a_narrow_terminal_folds_no_short_word(url: str) -> None:
     assert "interrupted" in done.stdout
 
 
+def test_a_mistyped_path_makes_no_database(tmp_path: Path) -> None:
+    refused("threads", url=f"sqlite:///{tmp_path}/typo.db", by=ConfigurationError)
+    assert not list(tmp_path.iterdir())
+
+
 def test_inbox_and_decide(url: str) -> None:
     (question,) = read("inbox", url=url)
     assert question["value"] == "go on?"

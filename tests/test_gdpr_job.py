@@ -40,7 +40,7 @@ def test_it_survives_being_killed_anywhere(tmp_path: Path) -> None:
     assert sum(receipt["removed"].get("threads", 0) for receipt in receipts) == 2
     for ticket, person in (("T-1", "ada"), ("T-3", "alan")):
         lines = [json.loads(line) for line in (out / "exports" / f"{ticket}.jsonl").read_text().splitlines()]
-        assert {line["kind"] for line in lines} == {"checkpoint", "item"}
+        assert {line["kind"] for line in lines} == {"checkpoint", "item", "step"}
         theirs = json.loads((out / "exports" / f"{ticket}.receipt.json").read_text())
         assert commits_to(theirs["receipt"], theirs["salts"], person)
         assert not commits_to(theirs["receipt"], theirs["salts"], "grace")

@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from stepvault.encryption import Keyring
+from stepvault.errors import ConfigurationError
 from stepvault.vault import Vault
 
 console = Console()
@@ -53,7 +54,15 @@ def open_vault(context: typer.Context, **options: Any) -> Vault:
     settings = settings_of(context)
     if settings.keys_url is not None:
         options["keys_url"] = settings.keys_url
+    _check_is_there(settings.url or os.environ.get("STEPVAULT_URL", ""))
     return open_at(context, settings.url, **options)
+
+
+def _check_is_there(url: str) -> None:
+    """Refuse a mistyped path: SQLite would make an empty database of it, in which nothing is wrong."""
+    path = url.removeprefix("sqlite:///")
+    if path not in (url, "", ":memory:") and not Path(path).exists():
+        raise ConfigurationError(f"There is no database at {path}. An app makes one when it first opens it.")
 
 
 def open_at(context: typer.Context, url: str | None, **options: Any) -> Vault:
