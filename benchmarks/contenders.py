@@ -70,7 +70,7 @@ def _our_entries(backend: str) -> list[Contender]:
             backend,
             lambda place, **options: _ours(place, backend, **options),
             lambda place: _ours_async(place, backend),
-            EVERYTHING | {"ttl"},
+            EVERYTHING | {"ttl", "erase"},
         ),
         Contender(
             "uncompressed",

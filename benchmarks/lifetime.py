@@ -62,26 +62,28 @@ def _sweep(saver: Any, place: Place, backend: str, threads: int) -> dict[str, fl
     """Seconds for threads of three checkpoints: swept, and deleted by the shortest way the database has."""
     for thread in [row.thread_id for row in saver.threads(limit=1000)]:
         saver.delete_thread(thread)
-    _fill(saver, threads)
+    fill(saver, threads)
     _expire(saver)
     start = time.perf_counter()
     assert saver.sweep().threads == threads
     swept = time.perf_counter() - start
-    _fill(saver, threads)
+    fill(saver, threads)
     start = time.perf_counter()
     _DELETE[backend](place.address)
     deleted = time.perf_counter() - start
     return {"threads_per_s": threads / swept, "raw_per_s": threads / deleted, "per_delete": swept / deleted}
 
 
-def _fill(saver: Any, threads: int) -> None:
+def fill(saver: Any, threads: int, name: str = "old", **configurable: Any) -> None:
+    """Threads of three checkpoints, each with a write."""
     for thread in range(threads):
-        at: Any = {"configurable": {"thread_id": f"old{thread}", "checkpoint_ns": ""}}
+        at: Any = {"configurable": {"thread_id": f"{name}{thread}", "checkpoint_ns": "", **configurable}}
         for step, (checkpoint, changed) in enumerate(steps(thread, 3, 4)):
             checkpoint["channel_versions"] = {f"ch{i}": "00000001" for i in range(4)}
             checkpoint["channel_versions"].update(dict.fromkeys(changed, f"{step + 1:08x}"))
             new = {channel: checkpoint["channel_versions"][channel] for channel in changed}
             at = saver.put(at, checkpoint, {"source": "loop", "step": step}, new)
+            at["configurable"].update(configurable)
             saver.put_writes(at, [("ch0", {"step": step})], f"task{step}")
 
 

@@ -28,6 +28,7 @@ from typing_extensions import TypedDict
 from benchmarks.backends import Place
 from benchmarks.contenders import Contender
 from benchmarks.data import steps, text, writes
+from benchmarks.erasing import erasing
 from benchmarks.lifetime import lifetime
 
 Numbers = dict[str, float]
@@ -259,6 +260,9 @@ WORKLOADS = {
     "raw": Workload(raw, 5, "10 channels, 50 KB of state, 6 KB changed per step"),
     "async": Workload(concurrent, 5, "64 tasks, 3 runs each, 5 supersteps per run"),
     "manage": Workload(manage, 3, "long threads of small checkpoints: list, delete"),
+    "erase": Workload(
+        erasing, 3, "a person with 5,000 threads erased, against a raw DELETE of the same rows; its memory"
+    ),
     "ttl": Workload(lifetime, 5, "the same threads with and without a time to live; sweeps against a raw DELETE"),
     "import": Workload(imports, 7, "fresh interpreters"),
 }

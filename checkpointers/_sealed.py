@@ -19,7 +19,6 @@ from stepvault._core.plan import Op
 from stepvault._core.rows import (
     SUBJECT,
     CheckpointRow,
-    Deleted,
     Doc,
     DocChange,
     Elements,
@@ -38,6 +37,7 @@ from stepvault._keystore.marker import MARKER_SPACE
 from stepvault.checkpointers import _sealing as rows_of
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._sealed_lists import Place, SealedLists, place_of, placed
+from stepvault.checkpointers._sealed_removal import SealedRemoval
 from stepvault.checkpointers._sealing import REAL_ID
 from stepvault.erasure import PurgeStep
 from stepvault.errors import KeyShreddedError
@@ -56,7 +56,7 @@ class Opening(NamedTuple):
     people: Sequence[bytes] = ()
 
 
-class SealedDialect(SealedLists):
+class SealedDialect(SealedLists, SealedRemoval):
     """See `Dialect`.
 
     Args:
@@ -225,28 +225,6 @@ class SealedDialect(SealedLists):
             removal = replace(removal, rewritten=rows_of.sealed_chunks(opening.seal, removal.rewritten))
         return (yield from self._inner.remove(opening.guard, removal))
 
-    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
-        """See `Dialect`; the thread's key goes after it."""
-        token = yield from self._token(key)
-        if not self._keys.accept_plain:
-            return (yield from self._delete_sealed(key, token, rev))
-        ((thread, _),) = yield from self._inner.notes_at([(token, b"")])
-        plain, sealed = self._inner.delete(key, rev), self._delete_sealed(key, token, rev)
-        first, then = (plain, sealed) if thread is None else (sealed, plain)
-        removed = yield from first
-        if removed is None or removed.uid is None:  # it may have moved between the two
-            removed = yield from then
-        return removed
-
-    def _delete_sealed(self, key: ThreadKey, token: ThreadKey, rev: bytes | None) -> Op[Deleted | None]:
-        removed = yield from self._inner.delete(token, rev)
-        if removed is None or removed.uid is None:
-            return removed
-        uid = bytes(removed.uid)
-        notes = yield from self._opened_notes(key.tenant, uid, removed.notes)
-        yield from self._keys.shred([uid])
-        return removed._replace(notes=notes)
-
     def copy(self, source: ThreadRow, guard: Guard) -> Op[bool]:
         raise NotImplementedError("Rows are bound to their thread: a copy is sealed anew, see `_ops.transfer`.")
         yield
@@ -315,17 +293,8 @@ class SealedDialect(SealedLists):
         found = yield from self._inner.notes(thread._replace(no=place.no), prefix)
         if place.plain:
             return found
-        return (yield from self._opened_notes(place.tenant, bytes(thread.uid), found))
-
-    def _opened_notes(self, tenant: bytes, uid: bytes, found: Sequence[Note]) -> Op[list[Note]]:
-        sealed = [(note.key, note.body) for note in found if note.key != REAL_ID and note.body is not None]
-        if not sealed:
-            return []
-        seal = yield from self._keys.sealer(tenant, uid, [body for _, body in sealed])
-        try:
-            return sorted(rows_of.opened_note(seal, key, body) for key, body in sealed)
-        except KeyShreddedError:
-            return []  # the thread can still be deleted
+        uid = bytes(thread.uid)
+        return (yield from self._opened_notes(place.tenant, {uid: found}))[uid]
 
     def notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[Noted]]:
         found = yield from self._sealed_at(places)
@@ -385,10 +354,6 @@ class SealedDialect(SealedLists):
                 for change in changes
             ]
         return (yield from self._inner.write_docs(space, changes, durable=durable))
-
-    def _token(self, key: ThreadKey) -> Op[ThreadKey]:
-        index = yield from self._keys.index()
-        return ThreadKey(key.tenant, index.thread(key.tenant, key.thread))
 
 
 def _note_place(index: BlindIndex, key: ThreadKey, note: bytes) -> bytes:

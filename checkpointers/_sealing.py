@@ -10,7 +10,7 @@ from stepvault._core import identity
 from stepvault._core.chunks import ChunkRow
 from stepvault._core.rows import SUBJECT, CheckpointRow, Elements, Loaded, Note, WriteRow
 from stepvault._core.sealing import Seal
-from stepvault.errors import TamperedError
+from stepvault.errors import KeyShreddedError, TamperedError
 
 REAL_ID = b"\0id"  # key of the note that holds the real id of a thread, whose row has a token of it
 
@@ -83,6 +83,14 @@ def opened_note(seal: Seal, place: bytes, body: bytes) -> Note:
     if len(payload) < _SIZE.size + size:
         raise TamperedError
     return Note(payload[_SIZE.size : _SIZE.size + size], payload[_SIZE.size + size :])
+
+
+def opened_notes(seal: Seal, sealed: Iterable[tuple[bytes, bytes]]) -> list[Note]:
+    """Notes in order; none if their key is destroyed: the thread can still be deleted."""
+    try:
+        return sorted(opened_note(seal, place, body) for place, body in sealed)
+    except KeyShreddedError:
+        return []
 
 
 def opened_id(seal: Seal, body: bytes) -> bytes:

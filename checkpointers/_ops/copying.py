@@ -57,7 +57,8 @@ def _people(scope: Scope, source: ThreadKey) -> Op[tuple[str, ...]]:
 
 
 def _withdraw(scope: Scope, at: Address) -> Op[None]:
-    yield from subjects.forget(scope, at.key, [subjects.token(scope, name) for name in at.subjects], ())
+    marks = [subjects.token(scope, name) for name in at.subjects]
+    yield from subjects.forget(scope, [subjects.Left(at.key, marks, ())])
 
 
 def _copy(scope: Scope, source: ThreadKey, at: Address) -> Op[bool | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import ormsgpack
 
@@ -11,7 +11,7 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange
 from stepvault.checkpointers._ops.context import Scope
-from stepvault.checkpointers._ops.spaces import space
+from stepvault.checkpointers._ops.spaces import drop_docs, space
 
 PREFIX = b"e"  # of the notes of effects
 SPACE = "effects"
@@ -27,9 +27,12 @@ def restore_hints(scope: Scope, thread: ThreadKey, keys: Sequence[bytes]) -> Op[
 
 def drop_hints(scope: Scope, thread: ThreadKey, keys: Sequence[bytes]) -> Op[None]:
     """Let effects be found no more: they are done, or gone."""
-    if keys:
-        changes = [DocChange(_hint(scope, thread, key), None, b"") for key in keys]
-        yield from scope.core.dialect.write_docs(space(scope, SPACE), changes)
+    yield from drop_hints_of(scope, [(thread, key) for key in keys])
+
+
+def drop_hints_of(scope: Scope, effects: Iterable[tuple[ThreadKey, bytes]]) -> Op[None]:
+    """The same for effects of several threads."""
+    yield from drop_docs(scope, SPACE, [_hint(scope, thread, key) for thread, key in effects])
 
 
 def _hint(scope: Scope, thread: ThreadKey, key: bytes) -> bytes:

@@ -263,6 +263,12 @@ def forget(scope: Scope, key: ThreadKey, notes: Iterable[Note] = (), before: int
     yield from _release(scope, beside, key, _mortal(read_of(notes)))
 
 
+def forget_all(scope: Scope, gone: Sequence[tuple[ThreadKey, Iterable[Note]]]) -> Op[None]:
+    """The same for several threads."""
+    for key, notes in gone if scope.core.wired.store is not None else ():
+        yield from forget(scope, key, notes)
+
+
 def pin_copy(scope: Scope, key: ThreadKey) -> Op[None]:
     """A copy that waits keeps what its original read."""
     beside = scope.core.wired.store

@@ -24,7 +24,7 @@ from stepvault._core.rows import SUBJECT, DocChange, Note, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.fencing import shut
-from stepvault.checkpointers._ops.spaces import space
+from stepvault.checkpointers._ops.spaces import drop_docs, space
 from stepvault.errors import ConfigurationError, SubjectErasedError
 
 PREFIX = SUBJECT
@@ -135,21 +135,29 @@ def threads_of(scope: Scope, subject: str, after: bytes = b"", limit: int = _PAG
     return [(doc.key, ThreadKey(scope.tenant, ormsgpack.unpackb(doc.body)[1])) for doc in docs]
 
 
-def forget(scope: Scope, key: ThreadKey, tokens: Sequence[bytes], decisions: Sequence[tuple[str, str]]) -> Op[None]:
-    """After a thread was removed: drop what led people to it, and what led to the decisions in it.
+class Left(NamedTuple):
+    """A thread that was removed: its people by their tokens, and who decided which interrupt of it."""
 
-    Who makes the thread again meanwhile looks for its hints afterwards (`confirm`), as this looks for the thread.
+    key: ThreadKey
+    tokens: Sequence[bytes]
+    decisions: Sequence[tuple[str, str]]
+
+
+def forget(scope: Scope, gone: Sequence[Left]) -> Op[None]:
+    """After threads were removed: drop what led people to them, and what led to the decisions in them.
+
+    Who makes a thread again meanwhile looks for its hints afterwards (`confirm`), as this looks for the thread.
     """
-    if decisions:
-        gone = [DocChange(_decision(scope, token(scope, by), key, id_), None, b"") for by, id_ in decisions]
-        yield from scope.core.dialect.write_docs(space(scope, DECIDERS), gone)
-    if not tokens:
+    decided = [_decision(scope, token(scope, by), left.key, id_) for left in gone for by, id_ in left.decisions]
+    yield from drop_docs(scope, DECIDERS, decided)
+    led = [left for left in gone if left.tokens]
+    if not led:
         return
-    gone = [DocChange(_place(scope, mark, key), None, b"") for mark in tokens]
-    yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), gone)
-    thread = yield from thread_of(scope, key)
-    if thread is not None:
-        yield from _announce_again(scope, key, (yield from of_thread(scope, thread)))
+    yield from drop_docs(scope, SUBJECTS, [_place(scope, mark, left.key) for left in led for mark in left.tokens])
+    found = yield from scope.core.dialect.notes_at([(left.key, b"") for left in led])
+    for left, (thread, _) in zip(led, found, strict=True):
+        if thread is not None:
+            yield from _announce_again(scope, left.key, (yield from of_thread(scope, thread)))
 
 
 def confirm(scope: Scope, at: Address) -> Op[None]:

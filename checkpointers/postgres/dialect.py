@@ -246,6 +246,19 @@ class PostgresDialect:
         count, uid, *_ = rows[0]
         return Deleted(count, uid, [Note(*row[2:]) for row in rows if row[2] is not None])
 
+    def delete_all(self, threads: Sequence[tuple[ThreadKey, ThreadRow]]) -> Op[list[Deleted | None]]:
+        if not threads:
+            return []
+        args = {"numbers": [Int8(row.no) for _, row in threads], "revs": [row.rev for _, row in threads]}
+        lock = self._stmt("lock_threads_at", **args)
+        replies = yield Batch([Stmt(lock.sql, lock.args, guard=True), self._stmt("delete_threads", **args)], retry=True)
+        gone: dict[int, tuple[int, bytes, list[Note]]] = {}
+        for no, count, uid, key, body in replies[1] if len(replies) > 1 else ():
+            notes = gone.setdefault(no, (count, uid, []))[2]
+            if key is not None:
+                notes.append(Note(key, body))
+        return [Deleted(*gone[row.no]) if row.no in gone else None for _, row in threads]
+
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         assert guard.thread is not None
         no = Int8(guard.thread.no)
@@ -290,6 +303,10 @@ class PostgresDialect:
         return [Doc(*row) for row in rows]
 
     def write_docs(self, space: bytes, changes: Sequence[DocChange], *, durable: bool = False) -> Op[bool]:
+        if changes and all(change.body is None and change.expected == b"" for change in changes):
+            keys = sorted(change.key for change in changes)
+            yield Batch([self._stmt("drop_docs", space=space, keys=keys)], durable=durable)
+            return True
         batch = [self._doc_change(space, change) for change in changes]
         replies = yield Batch(batch, durable=durable)
         return len(replies) == len(batch) and all(

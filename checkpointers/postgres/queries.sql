@@ -177,6 +177,9 @@ WHERE space = %(space)s AND key = %(key)s AND version = %(expected)s RETURNING 1
 -- name: drop_doc
 DELETE FROM {doc} WHERE space = %(space)s AND key = %(key)s
 
+-- name: drop_docs
+DELETE FROM {doc} WHERE space = %(space)s AND key = ANY(%(keys)s::bytea[])
+
 -- name: take_doc
 DELETE FROM {doc} WHERE space = %(space)s AND key = %(key)s AND version = %(expected)s RETURNING 1
 
@@ -280,6 +283,24 @@ WITH h AS (DELETE FROM {thread} WHERE tenant = %(tenant)s AND thread = %(thread)
     o AS (DELETE FROM {note} WHERE t = (SELECT no FROM h) RETURNING key, body),
     c AS (DELETE FROM {checkpoint} WHERE t = (SELECT no FROM h) RETURNING 1)
 SELECT (SELECT count(*) FROM c), h.uid, o.key, o.body FROM h LEFT JOIN o ON true ORDER BY o.key
+
+-- Several at once. The rows of threads are found by number, whatever the planner believes of the tables.
+-- name: lock_threads_at
+SELECT t.no FROM {thread} t JOIN unnest(%(numbers)s::bigint[], %(revs)s::bytea[]) x(no, rev)
+    ON t.no = x.no AND t.rev = x.rev
+WHERE t.no = ANY(%(numbers)s::bigint[]) ORDER BY t.no FOR UPDATE OF t
+
+-- name: delete_threads
+WITH h AS (DELETE FROM {thread} t USING unnest(%(numbers)s::bigint[], %(revs)s::bytea[]) x(no, rev)
+        WHERE t.no = ANY(%(numbers)s::bigint[]) AND t.no = x.no AND t.rev = x.rev RETURNING t.no, t.uid),
+    a AS (DELETE FROM {chunk} WHERE t = ANY(ARRAY(SELECT no FROM h))),
+    b AS (DELETE FROM {write} WHERE t = ANY(ARRAY(SELECT no FROM h))),
+    m AS (DELETE FROM {meta} WHERE t = ANY(ARRAY(SELECT no FROM h))),
+    o AS (DELETE FROM {note} WHERE t = ANY(ARRAY(SELECT no FROM h)) RETURNING t, key, body),
+    c AS (DELETE FROM {checkpoint} WHERE t = ANY(ARRAY(SELECT no FROM h)) RETURNING t),
+    n AS (SELECT t, count(*) AS count FROM c GROUP BY t)
+SELECT h.no, coalesce(n.count, 0), h.uid, o.key, o.body
+FROM h LEFT JOIN n ON n.t = h.no LEFT JOIN o ON o.t = h.no ORDER BY h.no, o.key
 
 -- name: remove_checkpoints
 WITH x AS (SELECT * FROM unnest(%(namespaces)s::bytea[], %(ids)s::bytea[]) x(ns, id)),

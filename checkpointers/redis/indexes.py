@@ -38,15 +38,16 @@ class Indexes:
         (score,) = yield Batch([Script("register", (index,), (member,))])
         return score  # type: ignore[no-any-return]
 
-    def _leave(self, key: ThreadKey, score: bytes | None, groups: Iterable[bytes]) -> Op[None]:
-        """Take out the entries that a deleted thread named."""
-        member = member_of(key)
-        scripts = [Script("unregister", (self.keys.index(key.tenant, member),), (score or 0, member))]
-        for group in groups:
-            scripts += [
-                Script("unregister", (self.keys.run(key.tenant, run),), (run_score, member))
-                for run, run_score in unpack_runs(group)
-            ]
+    def _leave(self, gone: Iterable[tuple[ThreadKey, bytes | None, Iterable[bytes]]]) -> Op[None]:
+        """Take out the entries that deleted threads named: the score of each, and its groups of runs."""
+        entries: dict[bytes, list[Any]] = {}
+        for key, score, groups in gone:
+            member = member_of(key)
+            entries.setdefault(self.keys.index(key.tenant, member), []).extend((score or 0, member))
+            for group in groups:
+                for run, run_score in unpack_runs(group):
+                    entries.setdefault(self.keys.run(key.tenant, run), []).extend((run_score, member))
+        scripts = [Script("unregister", (index,), tuple(words)) for index, words in entries.items()]
         for start in range(0, len(scripts), _STEP):
             yield Batch(scripts[start : start + _STEP])
 

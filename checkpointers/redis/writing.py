@@ -167,12 +167,23 @@ class Writing(Indexes):
     # -- removing and copying
 
     def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
-        (reply,) = yield Batch([Script("delete", (self.keys.thread(member_of(key)),), (rev or b"",))])
+        (reply,) = yield Batch([self._deletion(key, rev or b"")])
         if not reply:
             return Deleted() if rev is None else None
-        count, score, uid, notes, *groups = reply
-        yield from self._leave(key, score, groups)
-        return Deleted(int(count), uid or None, sorted(map(Note, notes[::2], notes[1::2])))
+        yield from self._leave([(key, reply[1], reply[4:])])
+        return _deleted(reply)
+
+    def delete_all(self, threads: Sequence[tuple[ThreadKey, ThreadRow]]) -> Op[list[Deleted | None]]:
+        """Each by itself, but sent together."""
+        if not threads:
+            return []
+        replies = yield Batch([self._deletion(key, row.rev) for key, row in threads])
+        gone = [(key, reply) for (key, _), reply in zip(threads, replies, strict=True) if reply]
+        yield from self._leave([(key, reply[1], reply[4:]) for key, reply in gone])
+        return [_deleted(reply) if reply else None for reply in replies]
+
+    def _deletion(self, key: ThreadKey, rev: bytes) -> Script:
+        return Script("delete", (self.keys.thread(member_of(key)),), (rev,))
 
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         """In bounded calls, each of which leaves a whole thread; an interrupted removal is finished by the next."""
@@ -192,6 +203,12 @@ class Writing(Indexes):
                 return False
             guard = replace(guard, thread=ThreadRow(guard.thread and guard.thread.no, guard.uid, step.rev, b""))
         return True
+
+
+def _deleted(reply: Sequence[Any]) -> Deleted:
+    """What delete.lua says of a thread."""
+    count, _, uid, notes, *_ = reply
+    return Deleted(int(count), uid or None, sorted(map(Note, notes[::2], notes[1::2])))
 
 
 def _derived(rev: bytes, number: int) -> bytes:

@@ -33,11 +33,13 @@ from stepvault._core.rows import (
 )
 from stepvault._core.sqltext import literal, named
 from stepvault.checkpointers.sqlite.purging import Purging
+from stepvault.checkpointers.sqlite.removing import delete_all
 
 _HERE = files("stepvault.checkpointers.sqlite")
 _NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 _CHILDREN = ("chunks", "checkpoints", "writes", "metas", "notes")
 _DELETES = (*(f"delete_{name}" for name in _CHILDREN), "delete_thread")
+_ASKED = 500  # threads that one statement looks for
 _BEYOND = b"\xff"  # above every checkpoint id: those begin with 0 or 1
 _LAST = 2**63 - 1
 
@@ -212,6 +214,9 @@ class SqliteDialect(Purging):
         notes, ((count,),), *_, found = replies[-len(_DELETES) - 2 :]
         return Deleted(count, found[0][0] if found else None, [Note(*row) for row in notes])
 
+    def delete_all(self, threads: Sequence[tuple[ThreadKey, ThreadRow]]) -> Op[list[Deleted | None]]:
+        return (yield Atomic(delete_all(SQL, [thread for _, thread in threads]), "write"))  # type: ignore[no-any-return]
+
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         assert guard.thread is not None
         no = guard.thread.no
@@ -251,7 +256,19 @@ class SqliteDialect(Purging):
         return [Note(*row) for row in rows]
 
     def notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
+        if len(places) > 1 and not any(note for _, note in places):
+            return (yield from self._rows_at([key for key, _ in places]))
         return (yield Atomic(self._notes_at(places), "read"))  # type: ignore[no-any-return]
+
+    def _rows_at(self, keys: Sequence[ThreadKey]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
+        """Threads alone: no note has an empty key."""
+        found: dict[bytes, ThreadRow] = {}
+        for start in range(0, len(keys), _ASKED):
+            part = keys[start : start + _ASKED]
+            text = literal(SQL["threads_at"].replace("{threads}", ", ".join("?" * len(part))))
+            rows = yield from _one(Stmt(text, (part[0].tenant, *(key.thread for key in part))))
+            found.update((thread, ThreadRow(*row)) for thread, *row in rows)
+        return [(found.get(key.thread), None) for key in keys]
 
     def _notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
         replies = yield Batch([Stmt(SQL["note_at"], (*key, note)) for key, note in places])
@@ -267,6 +284,10 @@ class SqliteDialect(Purging):
         return [Doc(*row) for rows in replies for row in rows]
 
     def write_docs(self, space: bytes, changes: Sequence[DocChange], *, durable: bool = False) -> Op[bool]:
+        if changes and all(change.body is None and change.expected == b"" for change in changes):
+            drop = Stmt(SQL["drop_doc"], [(space, change.key) for change in changes], many=True)
+            yield Batch([drop], durable=durable)
+            return True
         replies = yield Batch([_doc_statement(space, change) for change in changes], durable=durable)
         found = (reply for reply, change in zip(replies, changes, strict=False) if change.expected != b"")
         return len(replies) == len(changes) and all(found)

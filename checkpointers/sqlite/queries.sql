@@ -89,6 +89,9 @@ SELECT key, body FROM stepvault_note WHERE t = ?1 AND key >= ?2 AND key < ?3 ORD
 SELECT t.no, t.uid, t.rev, t.extents, n.body
 FROM stepvault_thread t LEFT JOIN stepvault_note n ON n.t = t.no AND n.key = ?3 WHERE t.tenant = ?1 AND t.thread = ?2
 
+-- name: threads_at
+SELECT thread, no, uid, rev, extents FROM stepvault_thread WHERE tenant = ? AND thread IN ({threads})
+
 -- name: copy_notes
 INSERT INTO stepvault_note (t, key, body)
 SELECT (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thread = ?3), key, body
@@ -143,6 +146,32 @@ DELETE FROM stepvault_write WHERE t = (SELECT no FROM stepvault_thread WHERE ten
 
 -- name: delete_metas
 DELETE FROM stepvault_meta WHERE t = (SELECT no FROM stepvault_thread WHERE tenant = ?1 AND thread = ?2)
+
+-- Several threads at once, by a JSON list of their numbers.
+-- name: sizes
+SELECT no, rev, (SELECT count(*) FROM stepvault_checkpoint WHERE t = no) FROM stepvault_thread
+WHERE no IN (SELECT value FROM json_each(?1))
+
+-- name: notes_of_all
+SELECT t, key, body FROM stepvault_note WHERE t IN (SELECT value FROM json_each(?1)) ORDER BY t, key
+
+-- name: delete_all_threads
+DELETE FROM stepvault_thread WHERE no IN (SELECT value FROM json_each(?1))
+
+-- name: delete_all_chunks
+DELETE FROM stepvault_chunk WHERE t IN (SELECT value FROM json_each(?1))
+
+-- name: delete_all_checkpoints
+DELETE FROM stepvault_checkpoint WHERE t IN (SELECT value FROM json_each(?1))
+
+-- name: delete_all_writes
+DELETE FROM stepvault_write WHERE t IN (SELECT value FROM json_each(?1))
+
+-- name: delete_all_metas
+DELETE FROM stepvault_meta WHERE t IN (SELECT value FROM json_each(?1))
+
+-- name: delete_all_notes
+DELETE FROM stepvault_note WHERE t IN (SELECT value FROM json_each(?1))
 
 -- name: all_checkpoints
 SELECT ns, id, parent, run, source, step, created_at, refs, body FROM stepvault_checkpoint WHERE t = ?1

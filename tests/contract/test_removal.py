@@ -230,3 +230,36 @@ async def test_many_runs_at_once(saver: Any) -> None:
     await saver.adelete_for_runs([f"run {i}" for i in range(0, 40, 2)])
 
     assert {entry.metadata["run_id"] for entry in await listed(saver, None)} == {f"run {i}" for i in range(1, 40, 2)}
+
+
+async def test_threads_go_together_but_one_that_was_written_meanwhile_stays(database: Database) -> None:
+    saver = await database.raw(compression=None)
+    called = database.under_async_names(saver)
+    for name in ("first", "moved", "second"):
+        await grow(called, name)
+    kept = await whole(called, "moved")
+    scope = saver._scope
+    keys = [scope.key(name) for name in ("first", "absent", "moved", "second")]
+    rows = [
+        (key, row)
+        for key, (row, _) in zip(keys, await _run(database, saver, _rows(scope, keys)), strict=True)
+        if row is not None
+    ]
+    assert [key.thread for key, _ in rows] == [b"first", b"moved", b"second"]
+    await called.aput_writes(kept[-1].config, [("items", ["late"])], "late")
+
+    removed = await _run(database, saver, scope.core.dialect.delete_all(rows))
+
+    assert [found and found.checkpoints for found in removed] == [4, None, 4]
+    assert await ids(called, config("first")) == await ids(called, config("second")) == []
+    assert len(await ids(called, config("moved"))) == 4
+    assert await _run(database, saver, scope.core.dialect.delete_all(rows)) == [None, None, None]
+    assert b"second" not in database.content()
+
+
+async def _run(database: Database, saver: Any, op: Any) -> Any:
+    return saver._run(op) if database.mode == "sync" else await saver._arun(op)
+
+
+def _rows(scope: Any, keys: list[Any]) -> Any:
+    return scope.core.dialect.notes_at([(key, b"") for key in keys])

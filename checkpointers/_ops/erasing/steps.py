@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,12 +23,12 @@ from stepvault.checkpointers._ops.erasing.items import Items, Theirs
 from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.inbox import decisions, keeping
-from stepvault.checkpointers._ops.spaces import space
+from stepvault.checkpointers._ops.spaces import drop_docs, space
 from stepvault.checkpointers._ops.subjects import DECIDERS, PREFIX, SUBJECTS, TOMBSTONES, token
 from stepvault.erasure import STATES, ErasurePlan, PurgeStep, check_signing
 from stepvault.errors import ConfigurationError, HoldError, PlanStaleError
 
-_PAGE = 100
+_PAGE = 500
 _TRIES = 3
 
 logger = logging.getLogger("stepvault")
@@ -144,13 +145,8 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
             hints = yield from _hints(scope, mark)
             if not hints:
                 break
-            counts = {"threads": 0, "checkpoints": 0, "shared": 0, "anonymised": 0, "items": 0}
-            rows = yield from scope.core.dialect.notes_at([(key, b"") for key in hints.values()])
-            for key, (row, _) in zip(hints.values(), rows, strict=True):
-                for name, count in (yield from _delete_thread(scope, eraser, current, mark, key, row)).items():
-                    counts[name] += count
-            gone = [DocChange(place, None, b"") for place in hints]
-            yield from scope.core.dialect.write_docs(space(scope, SUBJECTS), gone)
+            counts = yield from _delete_page(scope, eraser, current, mark, [*hints.values()])
+            yield from drop_docs(scope, SUBJECTS, [*hints])
             yield from _count(scope, eraser, current, counts)
         yield from _count(scope, eraser, current, {"decisions": (yield from _forget_decisions(scope, mark))})
     items = yield from eraser.items.delete(theirs(scope, current))
@@ -173,7 +169,7 @@ def _hints(scope: Scope, mark: bytes) -> Op[dict[bytes, ThreadKey]]:
     return {doc.key: ThreadKey(scope.tenant, ormsgpack.unpackb(doc.body)[1]) for doc in docs}
 
 
-def _count(scope: Scope, eraser: Eraser, current: Request, more: dict[str, int]) -> Op[None]:
+def _count(scope: Scope, eraser: Eraser, current: Request, more: Mapping[str, int]) -> Op[None]:
     def alter(present: Request) -> Request:
         counts = dict(present.counts)
         for name, count in more.items():
@@ -183,6 +179,37 @@ def _count(scope: Scope, eraser: Eraser, current: Request, more: dict[str, int])
 
     if any(more.values()):
         eraser.progress((yield from requests.change(scope, current.id, alter)))
+
+
+def _delete_page(
+    scope: Scope, eraser: Eraser, current: Request, mark: bytes, keys: Sequence[ThreadKey]
+) -> Op[Counter[str]]:
+    """Remove together the threads that go, then see to each of the others; the hints that led here stay."""
+    counts: Counter[str] = Counter()
+    found = yield from scope.core.dialect.notes_at([(key, b"") for key in keys])
+    rows = {key: row for key, (row, _) in zip(keys, found, strict=True)}
+    going = [(key, row) for key, row in rows.items() if row is not None and _choice(current, mark, row) == "erase"]
+    for key, _ in going:
+        counts["items"] += yield from eraser.items.delete_scope(text_of(key.thread))
+    removed = yield from keeping.delete_all(scope, going, led_by=mark)
+    for (key, _), checkpoints in zip(going, removed, strict=True):
+        if checkpoints is None:
+            rows[key] = None  # it is to be read again
+        else:
+            del rows[key]
+    done = [checkpoints for checkpoints in removed if checkpoints is not None]
+    counts.update(threads=len(done), checkpoints=sum(done))
+    for key, row in rows.items():
+        counts.update((yield from _delete_thread(scope, eraser, current, mark, key, row)))
+    return counts
+
+
+def _choice(current: Request, mark: bytes, thread: ThreadRow) -> str | None:
+    """What becomes of a thread; None if it is not this person's."""
+    subjects = State.subjects_of(thread.extents)
+    if mark not in subjects:
+        return None
+    return current.own if set(subjects) <= set(current.tokens) else current.shared
 
 
 def _delete_thread(
@@ -200,15 +227,14 @@ def _delete_thread(
             if (yield from shut(scope, key, None)):
                 return {}
             continue
-        state = State.unpack(thread.extents)
-        if mark not in state.subjects:
+        choice = _choice(current, mark, thread)
+        if choice is None:
             if (yield from shut(scope, key, thread)):
                 return {}
             continue
-        choice = current.own if set(state.subjects) <= set(current.tokens) else current.shared
         if choice == "keep":
             yield from decisions.drop_subjects(scope, key, current.tokens)
-            if (yield from _unlink(scope, current, key, thread, state)):
+            if (yield from _unlink(scope, current, key, thread)):
                 return {"shared": 1}
             continue
         if choice == "anonymise":
@@ -223,7 +249,8 @@ def _delete_thread(
             return {"threads": 1, "checkpoints": removed, "items": items}
 
 
-def _unlink(scope: Scope, current: Request, key: ThreadKey, thread: Any, state: State) -> Op[bool]:
+def _unlink(scope: Scope, current: Request, key: ThreadKey, thread: ThreadRow) -> Op[bool]:
+    state = State.unpack(thread.extents)
     left = replace(state, subjects=tuple(mark for mark in state.subjects if mark not in current.tokens))
     notes = [Note(PREFIX + mark, None) for mark in state.subjects if mark in current.tokens]
     guard = Guard(key, thread, thread.uid, scope.core.random(8), left.pack())
@@ -241,9 +268,7 @@ def _forget_decisions(scope: Scope, mark: bytes) -> Op[int]:
             thread, interrupt_id = ormsgpack.unpackb(doc.body)
             at = Address(ThreadKey(scope.tenant, thread), b"", None, None)
             count += yield from decisions.rename_decider(scope, at, interrupt_id, f"erased:{mark.hex()[:12]}")
-        yield from scope.core.dialect.write_docs(
-            space(scope, DECIDERS), [DocChange(doc.key, None, b"") for doc in docs]
-        )
+        yield from drop_docs(scope, DECIDERS, [doc.key for doc in docs])
         if len(docs) < _PAGE:
             return count
 

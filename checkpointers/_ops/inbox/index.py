@@ -11,7 +11,7 @@ compare-and-set on the counter that numbers the events.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from stepvault._core.rows import Doc, DocChange
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.expiry import db_now
 from stepvault.checkpointers._ops.inbox.entries import Entry
-from stepvault.checkpointers._ops.spaces import space
+from stepvault.checkpointers._ops.spaces import drop_docs, space
 
 EVENTS, LISTS, SUBJECTS, NODES, DUE, IDS, REFERENCES = b"\x01", b"l", b"s", b"n", b"d", b"i", b"x"
 OPEN = {"pending": b"o", "decided": b"d"}  # the lists of a family
@@ -134,18 +134,26 @@ def _numbered(
     return entries, [DocChange(_COUNTER, _number(number), version, found[0].version if found else None), *events]
 
 
+def traces_of(scope: Scope, thread: bytes, entry: Entry) -> set[bytes]:
+    """The keys of everything that leads to an entry or tells of it."""
+    return hints_of(scope, thread, entry) | {EVENTS + _number(number) for number, _ in entry.events}
+
+
+def drop_traces(scope: Scope, keys: Collection[bytes]) -> Op[None]:
+    """Drop what led to entries that are gone, or told of them."""
+    yield from drop_docs(scope, _SPACE, sorted(keys))
+
+
 def forget(scope: Scope, key: ThreadKey, changed: Sequence[tuple[Entry, Entry | None]]) -> Op[None]:
     """After a write: drop the hints that held before it and do not any more (None: nor do its events)."""
     gone: set[bytes] = set()
     for before, after in changed:
-        gone |= hints_of(scope, key.thread, before)
         if after is None:
-            gone |= {EVENTS + _number(number) for number, _ in before.events}
+            gone |= traces_of(scope, key.thread, before)
         else:
+            gone |= hints_of(scope, key.thread, before)
             gone -= hints_of(scope, key.thread, after)
-    if gone:
-        changes = [DocChange(hint, None, b"") for hint in sorted(gone)]
-        yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)
+    yield from drop_traces(scope, gone)
 
 
 def drop(scope: Scope, places: Sequence[Place]) -> Op[None]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
-from stepvault._core.rows import Elements, Guard, Note
+from stepvault._core.rows import Deleted, Elements, Guard, Note, ThreadRow
 from stepvault.checkpointers._ops import effect_hints, reads, subjects
 from stepvault.checkpointers._ops.context import Scope, thread_of
 from stepvault.checkpointers._ops.inbox import index
@@ -31,15 +31,40 @@ def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None, *, led_by: by
     removed = yield from scope.core.dialect.delete(key, rev)
     if removed is None:
         return None
-    scope.core.knowledge.forget(key)
-    entries, effects = _noted(scope, removed.notes)
-    yield from index.forget(scope, key, [(entry, None) for entry in entries])
-    yield from effect_hints.drop_hints(scope, key, effects)
-    people = [note.key[1:] for note in removed.notes if note.key[:1] == subjects.PREFIX]
-    people = [mark for mark in people if mark != led_by]
-    yield from subjects.forget(scope, key, people, [(entry.by, entry.id) for entry in entries if entry.by])
-    yield from reads.forget(scope, key, removed.notes)
+    yield from _forget(scope, [(key, removed)], led_by)
     return removed.checkpoints
+
+
+def delete_all(
+    scope: Scope, threads: Sequence[tuple[ThreadKey, ThreadRow]], *, led_by: bytes = b""
+) -> Op[list[int | None]]:
+    """Remove threads that still stand as they were read, as `delete` does; None for those that stay."""
+    if not threads:
+        return []
+    found = yield from scope.core.dialect.delete_all(threads)
+    gone = [(key, removed) for (key, _), removed in zip(threads, found, strict=True) if removed is not None]
+    yield from _forget(scope, gone, led_by)
+    return [None if removed is None else removed.checkpoints for removed in found]
+
+
+def _forget(scope: Scope, gone: Sequence[tuple[ThreadKey, Deleted]], led_by: bytes) -> Op[None]:
+    """Drop whatever leads to threads that are gone, and their memory."""
+    traces: set[bytes] = set()
+    effects: list[tuple[ThreadKey, bytes]] = []
+    people: list[subjects.Left] = []
+    for key, removed in gone:
+        scope.core.knowledge.forget(key)
+        entries, noted = _noted(scope, removed.notes)
+        for entry in entries:
+            traces |= index.traces_of(scope, key.thread, entry)
+        effects += [(key, effect) for effect in noted]
+        marks = [note.key[1:] for note in removed.notes if note.key[:1] == subjects.PREFIX]
+        decisions = [(entry.by, entry.id) for entry in entries if entry.by]
+        people.append(subjects.Left(key, [mark for mark in marks if mark != led_by], decisions))
+    yield from index.drop_traces(scope, traces)
+    yield from effect_hints.drop_hints_of(scope, effects)
+    yield from subjects.forget(scope, people)
+    yield from reads.forget_all(scope, [(key, removed.notes) for key, removed in gone])
 
 
 def settle_copy(scope: Scope, key: ThreadKey) -> Op[None]:

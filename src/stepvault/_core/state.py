@@ -121,6 +121,12 @@ class State:
         parts = ormsgpack.unpackb(packed)
         return parts[1] if len(parts) > 1 else None
 
+    @staticmethod
+    def subjects_of(packed: bytes) -> tuple[bytes, ...]:
+        """The subjects alone, for who looks at many threads."""
+        parts = ormsgpack.unpackb(bytes(packed))
+        return tuple(parts[4] or ()) if len(parts) > 4 else ()
+
     def with_extents(self, extents: Extents) -> State:
         return self.moved(extents, self.head, self.run_head, self.since_trim, self.compacted)
 

@@ -1,0 +1,133 @@
+"""What erasing a person costs beside raw DELETEs of the same rows, and whether it takes memory that grows."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.backends import Place
+from benchmarks.contenders import Contender
+from benchmarks.lifetime import fill
+
+_FEW = 5  # the smaller person has a fifth of the threads
+_CHILDREN = ("chunk", "checkpoint", "write", "meta", "note")
+
+
+def erasing(contender: Contender, place: Place, quick: bool) -> dict[str, float]:
+    """Every part of an erasure counts: request, tombstone, deletion, purge, verification and receipt."""
+    from stepvault.checkpointers._erasure import Erasure
+
+    threads = 500 if quick else 5000
+    with contender.open(place) as saver:
+        erasure = Erasure(saver)
+        fill(saver, 20, "others", user_id="others")
+        peaks = [_peak(saver, erasure, count) for count in (10, threads // _FEW, threads)]  # the first: what is cached
+        fill(saver, threads, "erased", user_id="erased")
+        with contender.open(place) as another:  # as a nightly job: what writers have in mind is not its concern
+            wall, cpu = _took(lambda: Erasure(another).erase("erased"))
+        fill(saver, threads, "deleted", user_id="deleted")
+        delete = _RAW[contender.backend](place.address, saver, b"deleted", threads)
+        raw, raw_cpu = _took(delete)
+        assert len(saver.threads(limit=1000)) == 20
+    return {
+        "threads_per_s": threads / wall,
+        "per_delete": wall / raw,
+        "cpu_per_delete": cpu / raw_cpu,
+        "peak": peaks[2],
+        "peak_growth": peaks[2] / peaks[1],
+    }
+
+
+def _took(call: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds, and those this process was at work."""
+    start, at_work = time.perf_counter(), time.process_time()
+    call()
+    return time.perf_counter() - start, time.process_time() - at_work
+
+
+def _peak(saver: Any, erasure: Any, threads: int) -> float:
+    """Bytes that the erasure of so many threads takes at most."""
+    person = f"of {threads}"
+    fill(saver, threads, person, user_id=person)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        request = erasure.erase(person)
+        assert request.counts["threads"] == threads
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def _hints(saver: Any, name: bytes) -> tuple[bytes, bytes]:
+    """The space of the hints to a person's threads, and what their keys begin with."""
+    from stepvault.checkpointers._ops.spaces import space
+    from stepvault.checkpointers._ops.subjects import SUBJECTS, token
+
+    return space(saver._scope, SUBJECTS), token(saver._scope, name.decode())
+
+
+def _delete_sqlite(path: str, saver: Any, name: bytes, threads: int) -> Callable[[], None]:
+    hints = _hints(saver, name)
+
+    def delete() -> None:
+        with contextlib.closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("BEGIN IMMEDIATE")
+            theirs = f"SELECT no FROM stepvault_thread WHERE substr(thread, 1, {len(name)}) = ?"
+            for child in _CHILDREN:
+                connection.execute(f"DELETE FROM stepvault_{child} WHERE t IN ({theirs})", (name,))
+            connection.execute(f"DELETE FROM stepvault_thread WHERE no IN ({theirs})", (name,))
+            connection.execute("DELETE FROM stepvault_doc WHERE space = ? AND substr(key, 1, 16) = ?", hints)
+            connection.execute("COMMIT")
+
+    return delete
+
+
+def _delete_postgres(url: str, saver: Any, name: bytes, threads: int) -> Callable[[], None]:
+    import psycopg
+
+    hints = _hints(saver, name)
+
+    def delete() -> None:
+        with psycopg.connect(url) as connection:
+            theirs = f"SELECT no FROM stepvault_thread WHERE substring(thread FROM 1 FOR {len(name)}) = %s"
+            for child in _CHILDREN:
+                connection.execute(f"DELETE FROM stepvault_{child} WHERE t IN ({theirs})", (name,))  # type: ignore[arg-type]
+            connection.execute(f"DELETE FROM stepvault_thread WHERE no IN ({theirs})", (name,))  # type: ignore[arg-type]
+            query = "DELETE FROM stepvault_doc WHERE space = %s AND substring(key FROM 1 FOR 16) = %s"
+            connection.execute(query, hints)
+
+    return delete
+
+
+def _delete_redis(url: str, saver: Any, name: bytes, threads: int) -> Callable[[], None]:
+    """Which keys and members is known beforehand."""
+    import redis
+
+    from stepvault.checkpointers.redis.keys import member_of
+
+    keys, (space, mark) = saver._core.dialect.keys, _hints(saver, name)
+    members = [member_of(saver._scope.key(f"{name.decode()}{number}")) for number in range(threads)]
+    index: dict[bytes, list[bytes]] = {}
+    for member in members:
+        index.setdefault(keys.index(saver._scope.tenant, member), []).append(member)
+
+    def delete() -> None:
+        with contextlib.closing(redis.from_url(url)) as client:
+            docs = [doc for doc in client.zrange(keys.space(space), 0, -1) if doc.startswith(mark)]
+            for at in range(0, len(members), 500):
+                client.unlink(*map(keys.thread, members[at : at + 500]))
+                client.zrem(keys.space(space), *docs[at : at + 500])
+            for key, gone in index.items():
+                client.zrem(key, *gone)
+
+    return delete
+
+
+_RAW = {"sqlite": _delete_sqlite, "postgres": _delete_postgres, "redis": _delete_redis}
