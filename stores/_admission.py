@@ -1,6 +1,6 @@
 """Whether this store may use the database: sealed ones only with their keys, unsealed ones only without any.
 
-Looked at before the first operation, and again once a minute: somebody may have begun to seal it, or ended.
+Looked at before the first operation, and again every ten seconds: somebody may have begun to seal it, or ended.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether this process may use the database: sealed ones only with their keys, unsealed ones only without any.
 
-A doc says what the database is. It is looked at before the first operation, and again once a minute: somebody may
+A doc says what the database is. It is looked at before the first operation, and again every ten seconds: somebody may
 have begun to seal it, or ended.
 """
 

@@ -9,7 +9,7 @@ from stepvault._core.rows import Doc
 from stepvault._core.seal_marker import PREPARING, SEALING, UNSEALING, WINDOW_BYTES, marker, plain_passes
 
 MARKER_SPACE, MARKER_KEY = b"vault", b"seal"
-RECHECK = 60.0  # seconds after which a process looks at it again
+RECHECK = 10.0  # seconds after which a process looks at it again
 WINDOW = 600_000  # milliseconds for which plain rows pass; whoever converts renews it on the way
 
 _SEALED, _PREPARING, _SEALING, _UNSEALING, _UNSEALED = b"S", b"P", b"M", b"U", b"O"
