@@ -36,7 +36,7 @@ async def test_a_sweep_that_is_killed_is_taken_up_by_the_next(database: Database
     raw = await database.raw()
     *killed, (_, status) = told(database, "kill")
     assert status == 0
-    assert len(killed) >= 20
+    assert len(killed) >= 10  # one at every round trip of a sweep, until none is left
     for tenant, _ in killed:
         saver = raw.for_tenant(tenant)
         while (report := saver.sweep()).threads or report.kept:
