@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Any
 
+from stepvault.checkpointers._ops import copying
 from stepvault.errors import ConfigurationError, ConflictError, ThreadGoneError
 from tests.contract.building import checkpoint, config
 from tests.faults.erasing import Processes
@@ -77,6 +78,7 @@ def sweep_on(saver: Any) -> None:
 
 
 def work(saver: Any) -> None:
+    copying.MINUTE = 5_000  # a sweep gives a copy this long to become whole: less, for a test
     met: dict[str, int] = dict.fromkeys(("stored", "seen", "gone", "copied", "refused"), 0)
     for n in range(300):
         thread, copy = f"t{n % 5}", f"copy {n}"
