@@ -43,18 +43,18 @@ class State(TypedDict, total=False):
 def counted() -> Iterator[list[Any]]:
     """Every round trip meanwhile."""
     seen: list[Any] = []
-    answer = plan._answer
+    answer = plan.answer
 
     def counting(request: Any, driver: Any) -> Any:
         if isinstance(request, plan.Batch):
             seen.append(request)
         return answer(request, driver)
 
-    plan._answer = counting
+    plan.answer = counting
     try:
         yield seen
     finally:
-        plan._answer = answer
+        plan.answer = answer
 
 
 def graph_of(vault: Vault, kind: str) -> Any:
