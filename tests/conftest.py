@@ -33,9 +33,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 # What runs by default, so that the whole takes minutes on two cores; STEPVAULT_TEST_ALL=1 runs every combination.
-# SQLite runs everything in every mode. A server runs the core contract, and what several processes do to each other,
-# in every mode; the rest (the same operations on the same primitives) in one. A cluster runs the core, where keys
-# and slots matter.
+# The core contract, and what several processes do to each other, runs in every mode. The rest (the same operations on
+# the same primitives) runs on SQLite in sync and in one of the other modes, on a server in async. A cluster runs the
+# core, where keys and slots matter.
 CORE = {
     *(
         f"tests/contract/test_{name}.py"
@@ -52,6 +52,8 @@ def _left_out(item: pytest.Item) -> bool:
         return False
     if "redis-cluster" in name:
         return "stores" not in path and "sealed/" not in path
+    if "sqlite-async" in name and path.startswith("tests/contract/"):
+        return True
     return "postgres-sync" in name or "redis-sync" in name
 
 
