@@ -38,15 +38,16 @@ def fill(saver: Any, count: int) -> None:
 
 
 def kill(processes: Processes) -> None:
-    """A sweep that is killed after each of its batches in turn."""
-    at, status = 0, -signal.SIGKILL
-    while status:
-        at += 1
-        tenant = f"kill {at}"
-        assert processes.end(processes.start(tenant, lambda saver: fill(saver, 4))) == 0
-        status = processes.end(processes.start(tenant, lambda saver: saver.sweep(), ("after", at)))
-        assert status in (0, -signal.SIGKILL)
-        print(json.dumps([tenant, status]), flush=True)
+    """A sweep that is killed before each of its batches in turn, and after each; the last one was not."""
+    for when in ("before", "after"):
+        at, status = 0, -signal.SIGKILL
+        while status:
+            at += 1
+            tenant = f"kill {when} {at}"
+            assert processes.end(processes.start(tenant, lambda saver: fill(saver, 4))) == 0
+            status = processes.end(processes.start(tenant, lambda saver: saver.sweep(), (when, at)))
+            assert status in (0, -signal.SIGKILL)
+            print(json.dumps([tenant, status]), flush=True)
 
 
 def many(processes: Processes) -> None:
