@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver as OfficialPostgres
 from langgraph.checkpoint.sqlite import SqliteSaver as OfficialSqlite
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as AsyncOfficialSqlite
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.postgres import PostgresStore as OfficialPostgresStore
 from langgraph.store.sqlite import SqliteStore as OfficialSqliteStore
+from langgraph.store.sqlite.aio import AsyncSqliteStore as AsyncOfficialSqliteStore
 from langgraph.types import interrupt
+from typer.testing import CliRunner
 
 from stepvault import Vault
-from stepvault.copying import copy_all
-from tests.contract.building import config
+from stepvault.cli.app import app
+from stepvault.copying import acopy_all, copy_all
+from stepvault.errors import ConfigurationError
+from tests.contract.building import checkpoint, config
 
 
 def ask(state: MessagesState) -> Any:
@@ -26,12 +33,17 @@ GRAPH = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def official(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def official_url(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return f"sqlite:///{tmp_path}/theirs.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def official(official_url: str) -> Any:
     """The official saver and store of one database."""
-    if request.param == "sqlite":
-        where, saver, store = f"{tmp_path}/theirs.db", OfficialSqlite, OfficialSqliteStore
+    if official_url.startswith("sqlite"):
+        where, saver, store = official_url.removeprefix("sqlite:///"), OfficialSqlite, OfficialSqliteStore
     else:
-        where, saver, store = request.getfixturevalue("postgres_url"), OfficialPostgres, OfficialPostgresStore
+        where, saver, store = official_url, OfficialPostgres, OfficialPostgresStore
     with saver.from_conn_string(where) as opened, store.from_conn_string(where) as memory:
         opened.setup()
         memory.setup()
@@ -65,3 +77,65 @@ def test_from_the_official_saver_and_back(official: Any, tmp_path: Path) -> None
         assert copy_all(vault.checkpointer, saver) == 1
         assert copy_all(vault.store, memory) == 1
         assert history(saver) == history(vault.checkpointer)
+
+
+async def test_what_only_async_savers_read(tmp_path: Path) -> None:
+    url = f"{tmp_path}/theirs.db"
+    async with (
+        AsyncOfficialSqlite.from_conn_string(url) as saver,
+        AsyncOfficialSqliteStore.from_conn_string(url) as memory,
+        Vault.open(f"sqlite:///{tmp_path}/ours.db") as vault,
+    ):
+        await GRAPH.compile(checkpointer=saver).ainvoke({"messages": [("user", "hi")]}, config("t"))
+        await memory.aput(("ann",), "drink", {"likes": "tea"})
+        told: list[int] = []
+        assert await acopy_all(saver, vault.checkpointer, progress=told.append) == 1 == sum(told)
+        assert await acopy_all(memory, vault.store) == 1
+        graphs = GRAPH.compile(checkpointer=saver), GRAPH.compile(checkpointer=vault.checkpointer)
+        theirs = [state.values async for state in graphs[0].aget_state_history(config("t"))]
+        assert theirs == [state.values async for state in graphs[1].aget_state_history(config("t"))]
+        with pytest.raises(ConfigurationError, match="both stores"):
+            await acopy_all(saver, memory)
+
+
+def test_memory_does_not_grow_with_a_history(tmp_path: Path) -> None:
+    with OfficialSqlite.from_conn_string(f"{tmp_path}/theirs.db") as saver, Vault.open("sqlite:///") as vault:
+        peaks = []
+        for thread, turns in (("warm", 2), ("short", 10), ("long", 50)):
+            saver.delete_thread(thread)
+            for turn in range(turns):
+                made = checkpoint({"a": f"{turn} " + "x" * 100_000})
+                saver.put(config(thread, checkpoint_ns=""), made, {"step": turn}, made["channel_versions"])
+            tracemalloc.start()
+            assert copy_all(saver, vault.checkpointer) == 1
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+            saver.delete_thread(thread)
+        assert peaks[2] < peaks[1] + 1_000_000
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["from another database", "in place"])
+def test_a_command_takes_over_a_database(official: Any, official_url: str, same: bool, tmp_path: Path) -> None:
+    saver, memory = official
+    GRAPH.compile(checkpointer=saver).invoke({"messages": [("user", "hi")]}, config("t", user_id="ann"))
+    memory.put(("ann",), "drink", {"likes": "tea"})
+    url, source = (official_url, []) if same else (f"sqlite:///{tmp_path}/ours.db", [official_url])
+    for _ in range(2):
+        done = CliRunner().invoke(app, ["--url", url, "--json", "adopt", *source, "--from-metadata", "user_id"])
+        assert done.exit_code == 0, done.exception
+        assert {**json.loads(done.stdout), "assigned": 1} == {"threads": 1, "items": 1, "assigned": 1}
+    with Vault.open(url) as vault:
+        assert history(vault.checkpointer) == history(saver)
+        assert [thread.thread_id for thread in vault.threads(subject="ann").threads] == ["t"]
+        assert vault.store.get(("ann",), "drink").value == {"likes": "tea"}
+
+
+def test_a_command_takes_over_nothing(tmp_path: Path) -> None:
+    ours = f"sqlite:///{tmp_path}/ours.db"
+    with Vault.open(ours) as vault:
+        vault.setup()
+    done = CliRunner().invoke(app, ["--url", ours, "--json", "adopt"])
+    assert json.loads(done.stdout) == {"threads": 0, "items": 0, "assigned": 0}
+    for wrong in ("redis://localhost:1/0", f"sqlite:///{tmp_path}/missing.db"):
+        done = CliRunner().invoke(app, ["--url", ours, "adopt", wrong])
+        assert isinstance(done.exception, ConfigurationError)

@@ -95,7 +95,7 @@ class Schema:
         if found:
             logger.warning(
                 "Postgres has threads of langgraph-checkpoint-postgres beside the empty tables of Stepvault, which "
-                "does not read them: copy them with `stepvault.copying.copy_all`."
+                "does not read them: copy them with `stepvault adopt` or `stepvault.copying.copy_all`."
             )
 
     def _survey(self) -> dict[str, str | None]:

@@ -1,7 +1,12 @@
-"""Copying threads and store items between any two savers or stores, official ones included, in both directions."""
+"""Copying threads and store items between any two savers or stores, official ones included, in both directions.
+
+What to ask of whom is written once, as generators; sync and async differ only in how they ask.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
@@ -11,11 +16,34 @@ from stepvault.errors import ConfigurationError
 
 _PAGE = 500
 
+Copied = BaseCheckpointSaver[Any] | BaseStore
+Place = tuple[str, str]  # checkpoint id, namespace
 
-def copy_all(source: BaseCheckpointSaver[Any] | BaseStore, target: BaseCheckpointSaver[Any] | BaseStore) -> int:
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """A call of one of the two; its async twin has the name with an `a` before it."""
+
+    whom: Any
+    method: str
+    args: tuple[Any, ...]
+    named: dict[str, Any] = field(default_factory=dict)
+    keep: Callable[[Any], Any] | None = None  # what to keep of each thing that an iterator brings
+
+
+_Asking = Generator[_Ask, Any, int]
+
+
+def copy_all(source: Copied, target: Copied, *, progress: Callable[[int], None] = lambda _: None) -> int:
     """Copy every thread of a saver to another saver, or every item of a store to another store.
 
-    Checkpoint and interrupt ids are kept, so an interrupted thread resumes in its copy. Copying again is harmless.
+    Checkpoint and interrupt ids are kept, so an interrupted thread resumes in its copy. One checkpoint at a time is
+    held in memory. Copying again is harmless: what has gone on in the copy stays.
+
+    Args:
+        source: Where from; nothing is changed there.
+        target: Where to, of the same kind.
+        progress: Called with the number of threads or items copied so far.
 
     Returns:
         How many threads or items were copied.
@@ -23,58 +51,92 @@ def copy_all(source: BaseCheckpointSaver[Any] | BaseStore, target: BaseCheckpoin
     Raises:
         ConfigurationError: The two are not of one kind.
     """
+    asking = _copying(source, target, progress)
+    answer: Any = None
+    while True:
+        try:
+            ask = asking.send(answer)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        answer = getattr(ask.whom, ask.method)(*ask.args, **ask.named)
+        if ask.keep is not None:
+            answer = [ask.keep(each) for each in answer]
+
+
+async def acopy_all(source: Copied, target: Copied, *, progress: Callable[[int], None] = lambda _: None) -> int:
+    """Async version of `copy_all`."""
+    asking = _copying(source, target, progress)
+    answer: Any = None
+    while True:
+        try:
+            ask = asking.send(answer)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        answer = getattr(ask.whom, f"a{ask.method}")(*ask.args, **ask.named)
+        answer = [ask.keep(each) async for each in answer] if ask.keep is not None else await answer
+
+
+def _copying(source: Copied, target: Copied, progress: Callable[[int], None]) -> _Asking:
     if isinstance(source, BaseCheckpointSaver) and isinstance(target, BaseCheckpointSaver):
-        return _copy_threads(source, target)
+        return _threads(source, target, progress)
     if isinstance(source, BaseStore) and isinstance(target, BaseStore):
-        return _copy_items(source, target)
-    raise ConfigurationError("copy_all takes two savers or two stores.")
+        return _items(source, target, progress)
+    raise ConfigurationError("Both must be savers, or both stores.")
 
 
-def _copy_threads(source: BaseCheckpointSaver[Any], target: BaseCheckpointSaver[Any]) -> int:
-    threads: dict[str, None] = {}
-    for entry in source.list(None):
-        threads.setdefault(str((entry.config.get("configurable") or {})["thread_id"]))
-    for thread_id in threads:
-        oldest_first = sorted(
-            source.list({"configurable": {"thread_id": thread_id}}), key=lambda entry: entry.checkpoint["id"]
-        )
-        for entry in oldest_first:
-            _copy_checkpoint(entry, target)
+def _threads(
+    source: BaseCheckpointSaver[Any], target: BaseCheckpointSaver[Any], progress: Callable[[int], None]
+) -> _Asking:
+    threads: dict[str, list[Place]] = {}
+    for thread_id, place in (yield _Ask(source, "list", (None,), keep=_place)):
+        threads.setdefault(thread_id, []).append(place)
+    for count, (thread_id, places) in enumerate(threads.items(), 1):
+        for checkpoint_id, ns in sorted(places):  # the oldest first
+            at = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}
+            entry = yield _Ask(source, "get_tuple", ({"configurable": at},))
+            if entry is not None:  # not removed since
+                yield from _checkpoint(entry, target)
+        progress(count)
     return len(threads)
 
 
-def _copy_checkpoint(entry: CheckpointTuple, target: BaseCheckpointSaver[Any]) -> None:
+def _place(entry: CheckpointTuple) -> tuple[str, Place]:
+    named = entry.config.get("configurable") or {}
+    return str(named["thread_id"]), (entry.checkpoint["id"], named.get("checkpoint_ns", ""))
+
+
+def _checkpoint(entry: CheckpointTuple, target: BaseCheckpointSaver[Any]) -> Generator[_Ask, Any, None]:
     named = entry.config.get("configurable") or {}
     parent = (entry.parent_config or {}).get("configurable", {}).get("checkpoint_id")
     base = {"thread_id": named["thread_id"], "checkpoint_ns": named.get("checkpoint_ns", "")}
     under: dict[str, Any] = {"configurable": {**base, **({"checkpoint_id": parent} if parent else {})}}
-    versions = entry.checkpoint["channel_versions"]
-    stored = target.put(under, entry.checkpoint, entry.metadata, versions)  # type: ignore[arg-type]
+    stored = yield _Ask(target, "put", (under, entry.checkpoint, entry.metadata, entry.checkpoint["channel_versions"]))
     tasks: dict[str, list[tuple[str, Any]]] = {}
     for task, channel, value in entry.pending_writes or ():
         tasks.setdefault(task, []).append((channel, value))
     for task, writes in tasks.items():
-        target.put_writes(stored, writes, task)
+        yield _Ask(target, "put_writes", (stored, writes, task))
 
 
-def _copy_items(source: BaseStore, target: BaseStore) -> int:
+def _items(source: BaseStore, target: BaseStore, progress: Callable[[int], None]) -> _Asking:
     copied = offset = 0
     while True:
-        page = source.list_namespaces(limit=_PAGE, offset=offset)
+        page = yield _Ask(source, "list_namespaces", (), {"limit": _PAGE, "offset": offset})
         for namespace in page:
-            copied += _copy_namespace(source, target, tuple(namespace))
+            copied += yield from _namespace(source, target, tuple(namespace))
+            progress(copied)
         offset += len(page)
         if len(page) < _PAGE:
             return copied
 
 
-def _copy_namespace(source: BaseStore, target: BaseStore, namespace: tuple[str, ...]) -> int:
+def _namespace(source: BaseStore, target: BaseStore, namespace: tuple[str, ...]) -> _Asking:
     copied = offset = 0
     while True:
-        page = source.search(namespace, limit=_PAGE, offset=offset)
+        page = yield _Ask(source, "search", (namespace,), {"limit": _PAGE, "offset": offset})
         for item in page:
             if tuple(item.namespace) == namespace:
-                target.put(item.namespace, item.key, item.value)
+                yield _Ask(target, "put", (item.namespace, item.key, item.value))
                 copied += 1
         offset += len(page)
         if len(page) < _PAGE:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stepvault.cli import compacting, erasing, inbox, keys, subjects, threads, upkeep
+from stepvault.cli import adopting, compacting, erasing, inbox, keys, subjects, threads, upkeep
 from stepvault.cli.context import Settings
 
 app = typer.Typer(
@@ -58,6 +58,7 @@ app.command()(upkeep.repair)
 app.command()(upkeep.rebuild)
 app.command()(upkeep.doctor)
 app.command()(upkeep.schema)
+app.command()(adopting.adopt)
 app.command()(upkeep.copy)
 app.command()(upkeep.backup)
 app.command()(upkeep.stats)
