@@ -14,6 +14,7 @@ import pytest
 
 from stepvault._core.plan import Op
 from stepvault._drivers.worker import Worker
+from stepvault.errors import StorageUnavailableError
 
 
 def do(worker: Worker, function: Callable[..., Any], *args: Any) -> Coroutine[Any, Any, Any]:
@@ -113,3 +114,15 @@ def test_the_thread_ends_with_its_worker() -> None:
     thread.join(10)
     assert gone() is None
     assert not thread.is_alive()
+
+
+async def test_nobody_waits_for_a_worker_that_was_closed() -> None:
+    for _ in range(50):
+        worker = Worker("test")
+        closing = asyncio.get_running_loop().run_in_executor(None, worker.close)
+        asked = [asyncio.create_task(do(worker, str, number)) for number in range(50)]
+        found = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 30)
+        assert all(answer == str(n) or isinstance(answer, StorageUnavailableError) for n, answer in enumerate(found))
+        await closing
+        with pytest.raises(StorageUnavailableError, match="closed"):
+            await do(worker, str, 1)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from stepvault._core.plan import Batch, Mode, Op, Stmt, run
 from stepvault._drivers.gate import renew_after_fork
 from stepvault._drivers.sqlite_errors import THEIRS, ours, translated
-from stepvault._drivers.worker import Worker
+from stepvault._drivers.worker import CLOSED, Worker
 from stepvault.errors import ConfigurationError, StorageUnavailableError
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class SqliteDriver:
             self._reopen()
         if self._connection is None:
             if self._closed:
-                raise StorageUnavailableError("This saver or store is closed; open a new one.")
+                raise StorageUnavailableError(CLOSED)
             with translated(self.path):
                 self._connect()
         assert self._connection is not None

@@ -15,8 +15,11 @@ from typing import Any, TypeVar
 
 from stepvault._core.plan import Op
 from stepvault._drivers.together import JoiningDriver, Running, run_together
+from stepvault.errors import StorageUnavailableError
 
 T = TypeVar("T")
+
+CLOSED = "This saver or store is closed; open a new one."
 
 _MOST = 64  # operations at once: the last commit of the first waits for the others
 
@@ -30,18 +33,25 @@ class Worker:
         self._thread = threading.Thread(target=_work, args=(self._calls,), name=name, daemon=True)
         self._thread.start()
         self._end = weakref.finalize(self, self._calls.put, None)
+        self._order = threading.Lock()  # nothing is asked for after the end
 
     async def arun(self, op: Op[T], driver: JoiningDriver) -> T:
         """Drive an operation on the thread.
 
         A cancelled caller still waits for the end: the thread cannot be stopped, and half-known is worse than late.
+
+        Raises:
+            StorageUnavailableError: It was closed meanwhile.
         """
         loop = asyncio.get_running_loop()
         box = self._boxes.get(loop)
         if box is None:
             box = self._boxes[loop] = _Mailbox(loop)
         call = _Call(op, driver, box, loop.create_future())
-        self._calls.put(call)
+        with self._order:
+            if not self._end.alive:
+                raise StorageUnavailableError(CLOSED)
+            self._calls.put(call)
         cancelled = None
         while not call.delivered:
             try:
@@ -55,7 +65,8 @@ class Worker:
 
     def close(self) -> None:
         """Do what was asked for, then end."""
-        self._end()
+        with self._order:
+            self._end()
         self._thread.join()
 
 
