@@ -43,11 +43,14 @@ CORE = {
     ),
     *(f"tests/contract/stores/test_{name}.py" for name in ("items", "batches")),
 }
+ITEMS = "tests/contract/stores/test_items.py"  # of stores, what runs on a cluster, and sealed on servers
 WRITTEN_ONCE = ("tests/contract/", "tests/graphs/")
 
 
 def _left_out(item: pytest.Item) -> bool:
     path, _, name = item.nodeid.partition("::")
+    if path.startswith("tests/contract/stores/") and ("-cluster-" in name or "-sealed-" in name):
+        return "sqlite-sealed-async" not in name and (path != ITEMS or "-sync" in name or "cluster-sealed" in name)
     if not path.startswith(WRITTEN_ONCE) or path in CORE or "shared" in getattr(item, "fixturenames", ()):
         return False
     if "redis-cluster" in name:

@@ -52,11 +52,11 @@ class Stores:
     name: ClassVar[str]
     module: ClassVar[str]
     store_class: ClassVar[str]
-    sealed: ClassVar[bool] = False
 
-    def __init__(self, mode: str, url: str, **options: Any) -> None:
+    def __init__(self, mode: str, url: str, *, sealed: bool, **options: Any) -> None:
         self.mode = mode
         self.url = url
+        self.sealed = sealed
         self.options = options
         self._opened: list[Any] = []
 
@@ -85,13 +85,6 @@ class SqliteStores(Stores):
     name, module, store_class = "sqlite", "stepvault.stores.sqlite", "SqliteStore"
 
 
-class SealedStores(SqliteStores):
-    """The whole suite once more with everything sealed, names too."""
-
-    name = "sqlite-sealed"
-    sealed = True
-
-
 class PostgresStores(Stores):
     name, module, store_class = "postgres", "stepvault.stores.postgres", "PostgresStore"
 
@@ -100,12 +93,21 @@ class RedisStores(Stores):
     name, module, store_class = "redis", "stepvault.stores.redis", "RedisStore"
 
 
+class RedisClusterStores(Stores):
+    name, module, store_class = "redis-cluster", "stepvault.stores.redis", "RedisStore"
+
+
+BACKENDS: tuple[type[Stores], ...] = (SqliteStores, PostgresStores, RedisStores, RedisClusterStores)
+
+
 def _params() -> Iterator[Any]:
-    for cls in (SqliteStores, PostgresStores, RedisStores):
-        for mode in MODES:  # tests of one server share it, so they run in one process
-            marks = [] if cls is SqliteStores else [pytest.mark.xdist_group(cls.name)]
-            yield pytest.param((cls, mode), id=f"{cls.name}-{mode}", marks=marks)
-    yield pytest.param((SealedStores, "async"), id="sqlite-sealed-async")
+    """Every backend in both modes, and once more with everything sealed, names too."""
+    for cls in BACKENDS:
+        for sealed in (False, True):
+            for mode in MODES:  # tests of one server share it, so they run in one process
+                marks = [] if cls is SqliteStores else [pytest.mark.xdist_group(cls.name)]
+                name = f"{cls.name}-sealed" if sealed else cls.name
+                yield pytest.param((cls, mode, sealed), id=f"{name}-{mode}", marks=marks)
 
 
 @pytest.fixture(scope="module")
@@ -118,19 +120,25 @@ def postgres_database(_postgres: Any) -> Iterator[str]:
 @pytest.fixture(params=list(_params()))
 async def stores(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[Stores]:
     """An empty place, and one of the two ways to call the stores on it."""
-    cls, mode = request.param
-    place = f"t{uuid.uuid4().hex[:12]}"
-    if cls is SqliteStores:
-        made: Stores = cls(mode, str(tmp_path / "memory.db"))
-    elif cls is SealedStores:
-        keys = {"keyring": KEYRING, "keys_url": f"sqlite:///{tmp_path / 'keys.db'}"}
-        made = cls(mode, str(tmp_path / "memory.db"), **keys, pseudonymise_ids=True)
-    elif cls is PostgresStores:
-        made = cls(mode, request.getfixturevalue("postgres_database"), schema=place)
-    else:
-        made = cls(mode, request.getfixturevalue("redis_url"), prefix=place)
+    cls, mode, sealed = request.param
+    url, options = _place(cls, request, tmp_path)
+    if sealed:
+        keys_url = f"sqlite:///{tmp_path / 'keys.db'}"
+        options |= {"keyring": KEYRING, "keys_url": keys_url, "pseudonymise_ids": True}
+    made = cls(mode, url, sealed=sealed, **options)
     yield made
     await made.close()
+
+
+def _place(cls: type[Stores], request: pytest.FixtureRequest, folder: Any) -> tuple[str, dict[str, Any]]:
+    name = f"t{uuid.uuid4().hex[:12]}"
+    if cls is SqliteStores:
+        return str(folder / "memory.db"), {}
+    if cls is PostgresStores:
+        return request.getfixturevalue("postgres_database"), {"schema": name}
+    if cls is RedisStores:
+        return request.getfixturevalue("redis_url"), {"prefix": name}
+    return request.getfixturevalue("redis_cluster").url, {"prefix": name, "cluster_mode": True}
 
 
 @pytest.fixture
