@@ -72,9 +72,6 @@ def _first(dialect: SealedDialect) -> Op[Marker]:
     while not rows and after is not None:
         rows, after = yield from dialect.inner.page(after, 1)
     if any(not is_sealed(body) for _, _, body in rows):
-        meanwhile = yield from _marker.read(dialect.inner)
-        if meanwhile is not None:  # which is what was found
-            return meanwhile
         raise ConfigurationError(
             "This database holds unsealed items and a keyring was given; seal it first, see vault.seal()."
         )

@@ -126,8 +126,7 @@ class ItemConversion:
             present = (yield from inner.whole(names)) if names else []
             changes = []
             for old in present:
-                if old.tenant != _marker.NOBODY:
-                    changes.append((old, (yield from self._turned(old, record.dims if record else 0))))
+                changes.append((old, (yield from self._turned(old, record.dims if record else 0))))
             if changes:
                 yield from inner.exchange(changes)
                 yield from self._renew(self._sealed)

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 from stepvault._core.plan import Op
 
+NOBODY = b"\xff"  # the tenant of what the database says of itself: no text begins like this, so none is called so
+
 
 class ItemRow(NamedTuple):
     """A stored item. `no` grows with every write, so newest first is `no` descending."""
@@ -208,9 +210,9 @@ class Dialect(Protocol):
         ...
 
     def page(self, after: Any, limit: int) -> Op[tuple[list[tuple[Any, str | None, bytes]], Any]]:
-        """Items of every tenant as name, `fields` and `body`, and where the next page begins (None: nowhere).
+        """Items of every tenant but `NOBODY` as name, `fields` and `body`, and where the next page begins.
 
-        `after` is None for the first page. A name is of one version of an item.
+        `after` is None for the first page, and where there is no next one. A name is of one version of an item.
         """
         ...
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from stepvault._core.plan import Op
 from stepvault._core.rows import Doc
 from stepvault._keystore.marker import Marker
-from stepvault.stores._dialect import Dialect, NewItem, Work
+from stepvault.stores._dialect import NOBODY, Dialect, NewItem, Work
 
-NOBODY = b"\xff"  # no text begins like this, so no tenant is called so
 _NAME = (b"vault\0", b"seal")
 
 

@@ -17,7 +17,7 @@ from stepvault._core.people import digest_of, named_in
 from stepvault._core.plan import Op
 from stepvault._core.sealing import Sealer
 from stepvault._keystore.keys import Keys
-from stepvault.errors import ConfigurationError, KeyShreddedError
+from stepvault.errors import KeyShreddedError
 from stepvault.stores._dialect import (
     Dialect,
     Find,
@@ -34,13 +34,14 @@ from stepvault.stores._dialect import (
     keyed_mark,
 )
 from stepvault.stores._mixed import Mixed
+from stepvault.stores._reembedding import Reembedding
 from stepvault.stores._sealed_items import Inside, Names, Open, in_order, keyed, packed, unpacked
 from stepvault.stores._sealed_items import opened as opened_row
 
 _PAGE = 1000
 
 
-class SealedDialect(Mixed):
+class SealedDialect(Mixed, Reembedding):
     """See `Dialect`.
 
     Args:
@@ -284,7 +285,7 @@ class SealedDialect(Mixed):
 
     def make_index(self, record: IndexRecord) -> Op[None]:
         if not record.ready:
-            raise ConfigurationError("A sealed store cannot be reindexed; put its items again.")
+            self._check_whole()
         yield from self.inner.make_index(record)
 
     def finish_index(self, record: IndexRecord) -> Op[None]:
@@ -303,14 +304,6 @@ class SealedDialect(Mixed):
 
     def now(self) -> Op[int]:
         return (yield from self.inner.now())
-
-    def page(self, after: Any, limit: int) -> Op[tuple[list[tuple[Any, str | None, bytes]], Any]]:
-        raise ConfigurationError("A sealed store cannot be reindexed; put its items again.")
-        yield
-
-    def set_vectors(self, vectors: Sequence[tuple[Any, Sequence[bytes]]]) -> Op[None]:
-        raise ConfigurationError("A sealed store cannot be reindexed; put its items again.")
-        yield
 
 
 def _row(opened: dict[tuple[bytes, bytes], Open], row: ItemRow) -> ItemRow | None:

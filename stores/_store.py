@@ -7,7 +7,7 @@ import copy
 from collections.abc import Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import BaseStore, Op, Result, SearchOp
@@ -22,12 +22,12 @@ from stepvault.stores._erased import Door
 from stepvault.stores._ops import batch, indexing, namespaces, remove, threads
 from stepvault.stores._ops.batch import Plan as Prepared
 from stepvault.stores._ops.context import Scope
-from stepvault.stores._ops.embed import embed
 from stepvault.stores._ops.searching import ExtendedSearch, SearchExtras, SearchMode
 from stepvault.stores._ops.threads import Caller
 from stepvault.stores._ops.values import FoundItem
 from stepvault.stores._options import StoreOptions, build_core, index_settings, ttl_settings
 from stepvault.stores._provenance import current_caller
+from stepvault.stores._reindexing import NOWHERE, Reindexing, Report
 
 T = TypeVar("T")
 
@@ -41,19 +41,7 @@ class StoreDriver(Protocol):
     async def aclose(self) -> None: ...
 
 
-class _NoDatabase:
-    """Where an embedder is called: no database, so no transaction can be open and no worker thread is held."""
-
-    def execute(self, batch: plan.Batch) -> NoReturn:
-        raise NotImplementedError
-
-    session: Any = execute
-
-
-NOWHERE: Any = _NoDatabase()
-
-
-class StoreShell(Door, BaseStore):
+class StoreShell(Door, Reindexing, BaseStore):
     """Items in namespaces, found by key, filter, text or meaning; every method has an `a` twin.
 
     Usable with `with`, `async with`, or without and `close()`; from several threads and event loops at once.
@@ -252,50 +240,6 @@ class StoreShell(Door, BaseStore):
         """Async version of `delete_thread_scope`."""
         return await self._arun(remove.delete_thread_scope(self._scope, thread_id))
 
-    # -- vectors
-
-    def reindex(self) -> int:
-        """Make every vector of this database anew, after a change of model, `dims` or distance.
-
-        Vector searches are refused meanwhile. If it is interrupted, call it again. Stop writers with the old
-        settings first.
-
-        Returns:
-            The number of items that have vectors now.
-        """
-        core = self._scope.core
-        self._run(indexing.begin_reindex(core))
-        after, count = None, 0
-        while True:
-            wanted, after = self._run(indexing.reindex_page(self._scope, after))
-            made = plan.run(self._documents(wanted), NOWHERE)
-            self._run(indexing.store_page(self._scope, wanted, made))
-            count += sum(bool(texts) for _, texts in wanted)
-            if after is None:
-                break
-        self._run(indexing.finish_reindex(core))
-        return count
-
-    async def areindex(self) -> int:
-        """Async version of `reindex`."""
-        core = self._scope.core
-        await self._arun(indexing.begin_reindex(core))
-        after, count = None, 0
-        while True:
-            wanted, after = await self._arun(indexing.reindex_page(self._scope, after))
-            made = await plan.arun(self._documents(wanted), NOWHERE)
-            await self._arun(indexing.store_page(self._scope, wanted, made))
-            count += sum(bool(texts) for _, texts in wanted)
-            if after is None:
-                break
-        await self._arun(indexing.finish_reindex(core))
-        return count
-
-    def _documents(self, wanted: list[tuple[Any, list[str]]]) -> plan.Op[dict[str, bytes]]:
-        index = self._scope.core.index
-        assert index is not None
-        return (yield from embed(index, (text for _, texts in wanted for text in texts), ()))[0]
-
     # -- time to live
 
     def _interval(self, minutes: float | None) -> float:
@@ -349,9 +293,9 @@ class AsyncManners(StoreShell):
         """
         return self._bridge(self.abatch(ops))
 
-    def reindex(self) -> int:
+    def reindex(self, *, report: Report | None = None) -> int:
         """`areindex` for other threads than the loop's own."""
-        return self._bridge(self.areindex())
+        return self._bridge(self.areindex(report=report))
 
     def _bridge(self, work: Coroutine[Any, Any, T]) -> T:
         return self._driver.result(work)  # type: ignore[attr-defined,no-any-return]

@@ -226,7 +226,8 @@ ON CONFLICT (id) DO UPDATE SET dims = excluded.dims, distance = excluded.distanc
     ready = excluded.ready
 
 -- name: page
-SELECT i.no, i.fields, i.body FROM {item} i WHERE i.no > %(after)s AND {live} ORDER BY i.no LIMIT %(limit)s::bigint
+SELECT i.no, i.fields, i.body FROM {item} i WHERE i.no > %(after)s AND i.tenant <> '\xff'::bytea AND {live}
+ORDER BY i.no LIMIT %(limit)s::bigint
 
 -- name: whole
 -- Words as often as they were there: their order is not kept.

@@ -8,7 +8,7 @@ from typing import Any
 
 from stepvault._core.plan import Batch, Command, Op, Script
 from stepvault.errors import ConfigurationError, StorageError, SubjectErasedError
-from stepvault.stores._dialect import Find, IndexRecord, ItemRow, NewItem, Removed, Reply, Work
+from stepvault.stores._dialect import NOBODY, Find, IndexRecord, ItemRow, NewItem, Removed, Reply, Work
 from stepvault.stores.redis.exchanging import Exchanging
 from stepvault.stores.redis.layout import (
     Group,
@@ -242,8 +242,8 @@ class RedisDialect(Exchanging, Walking):
             command = Command(("SCAN", cursor, "MATCH", self.keys.registries(), "COUNT", _PAGE))
             (reply,) = yield Batch([command])
             cursor, registries = int(reply[0]), reply[1]
-            for registry in registries:
-                found += yield from self.groups(self.keys.tenant_of(registry), b"")
+            for tenant in map(self.keys.tenant_of, registries):
+                found += (yield from self.groups(tenant, b"")) if tenant != NOBODY else []
             if not cursor:
                 return list(dict.fromkeys(found))
 

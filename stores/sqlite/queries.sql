@@ -130,7 +130,8 @@ DELETE FROM stepvault_vector
 INSERT OR REPLACE INTO stepvault_vector_index (id, dims, distance, model, ready) VALUES (1, ?1, ?2, ?3, ?4)
 
 -- name: page
-SELECT i.no, i.fields, i.body FROM stepvault_item i WHERE i.no > ?1 AND {live} ORDER BY i.no LIMIT ?2
+SELECT i.no, i.fields, i.body FROM stepvault_item i WHERE i.no > ?1 AND i.tenant <> x'ff' AND {live}
+ORDER BY i.no LIMIT ?2
 
 -- name: whole
 SELECT i.no, i.tenant, i.ns, i.key, i.ttl, i.thread, i.checkpoint, i.tokens, i.fields, v.embedding, i.body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from typing import Any
@@ -124,6 +125,13 @@ async def test_moved_items_and_other_keyrings_are_refused(vaults: Vaults) -> Non
         await vaults.open(keyring=Keyring({"test": os.urandom(32)})).store.aget(("n",), "one")
     with pytest.raises(ConfigurationError, match="pass keyring="):
         await vaults.open(keyring=None).store.aget(("n",), "one")
+
+
+async def test_the_first_of_all_may_be_many(vaults: Vaults) -> None:
+    """Whoever looks while another one marks an empty database as sealed does not take the mark for an item."""
+    stores = [vaults.open().store for _ in range(6)]
+    await asyncio.gather(*(store.aput(("n",), str(number), {"x": number}) for number, store in enumerate(stores)))
+    assert len(await stores[0].asearch(("n",))) == 6
 
 
 async def test_ttl_moves_and_batches_work_sealed(vaults: Vaults) -> None:
