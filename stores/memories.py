@@ -23,7 +23,8 @@ from stepvault.stores._ops.memory import (
 )
 from stepvault.stores._ops.remembering import Asked, Policy
 from stepvault.stores._ops.searching import SearchMode
-from stepvault.stores._store import NOWHERE, StoreShell
+from stepvault.stores._reindexing import NOWHERE
+from stepvault.stores._store import StoreShell
 
 __all__ = ["Memories", "Memory", "Policy", "RetrievalReport", "Retrieved", "Upserted"]
 
