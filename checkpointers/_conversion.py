@@ -8,16 +8,14 @@ Killed anywhere, the next run goes on: what is left is found by looking.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from stepvault._core.ids import text_of
 from stepvault._core.knowledge import ThreadKey
-from stepvault._core.plan import Atomic, Call, Op
-from stepvault._core.rows import Doc, DocChange, Guard
+from stepvault._core.plan import Atomic, Op
+from stepvault._core.rows import Doc, DocChange, Guard, ThreadRow
 from stepvault._core.state import State
 from stepvault._keystore.keys import Keys
 from stepvault._keystore.marker import MARKER_KEY, MARKER_SPACE, RECHECK, WINDOW, Marker
@@ -27,14 +25,15 @@ from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.doc_marks import SPACES
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.spaces import is_of_tenant, space, tenant_of
-from stepvault.checkpointers._ops.transfer import Whole
+from stepvault.checkpointers._ops.transfer import Holding, Whole
+from stepvault.checkpointers._ops.waiting import sleeping
 from stepvault.checkpointers._sealed import SealedDialect
 from stepvault.erasure import PurgeStep
 from stepvault.errors import ConfigurationError, ConflictError
 
 SETTLE = RECHECK + 5.0  # seconds until every process has looked at the marker
 _PAGE = 100
-_TRIES = 8
+_TRIES, _PAUSE = 8, 0.05  # to convert a thread that another process is at, and seconds between
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +56,7 @@ class SealProgress:
 
 
 Report = Callable[[SealProgress], None]
+Outcome: TypeAlias = Literal["done", "gone", "again", "twice"]  # of one thread; again: its turn did not come
 
 
 class Memory(Protocol):
@@ -82,12 +82,13 @@ class Conversion:
         self._report = report
         self._memory = memory
         self._open = False  # whether there are threads to look at
+        self._version = b""  # of the marker
         self._known = False  # whether every process must know that something changes
 
     # -- what a direction decides
 
     name: str
-    source: Dialect
+    target: Dialect
     settles_last: bool  # whether every process has to know, before the end, that it has begun
 
     def window(self, found: Marker | None, until: int) -> Op[Marker | None]:
@@ -102,8 +103,20 @@ class Conversion:
         """Which of these thread columns are of threads to convert."""
         raise NotImplementedError
 
-    def turn(self, scope: Scope, key: ThreadKey, whole: Whole) -> Op[bool | None]:
-        """Copy a thread and delete it where it was; None: it was written meanwhile, False: it exists twice."""
+    def places(self, key: ThreadKey) -> Op[tuple[ThreadKey, ThreadKey]]:
+        """What stands in the thread column before and after."""
+        raise NotImplementedError
+
+    def read(self, scope: Scope, key: ThreadKey) -> Op[Whole | None]:
+        """A thread that is to be converted, None if it is there no more."""
+        raise NotImplementedError
+
+    def turned_thread(self, scope: Scope, whole: Whole) -> tuple[Whole, State]:
+        """A thread in its new form, and its state."""
+        raise NotImplementedError
+
+    def left_over(self, source: ThreadKey, target: ThreadKey, whole: Whole) -> Op[Outcome]:
+        """A thread that is in both places, as the run that copied it was killed before it deleted the original."""
         raise NotImplementedError
 
     def turned(self, scope: Scope, name: str, doc: Doc) -> Op[Doc | None]:
@@ -122,7 +135,7 @@ class Conversion:
         core.tables.ready = True
         began = core.monotonic()
         while core.monotonic() - began < settle:
-            yield _sleep(min(1.0, settle))
+            yield sleeping(min(1.0, settle))
             yield from self.renew()
         self._known = True
         yield from self.renew()
@@ -134,7 +147,7 @@ class Conversion:
             if not found and waiting <= 0:
                 break
             if not found:
-                yield _sleep(min(1.0, waiting))
+                yield sleeping(min(1.0, waiting))
         if self.progress.conflicts:
             raise ConflictError(f"{len(self.progress.conflicts)} threads exist sealed and unsealed, see the progress.")
         yield from self._close()
@@ -163,18 +176,20 @@ class Conversion:
                 self.keys.accept_plain, self.keys.leaving = True, wanted.is_leaving
                 self.keys.grows_plain = wanted.grows_plain
                 self.scope.core.tables.admitted = self.scope.core.monotonic()
+                self._version = change.version
                 return True
 
     def _close(self) -> Op[None]:
         if self._memory is not None:
             yield from self._memory.close()
-        if self._open:
-            docs = yield from self.plain.get_docs(MARKER_SPACE, [MARKER_KEY])
-            wanted = yield from self.closed()
-            change = DocChange(MARKER_KEY, wanted.body(), self.scope.core.random(8), docs[0].version)
-            yield from self.plain.write_docs(MARKER_SPACE, [change], durable=True)
-            self.keys.accept_plain = self.keys.leaving  # whoever is in between ends in the form that he began
-            self.scope.core.tables.admitted = float("-inf")
+        wanted = yield from self.closed()
+        while self._open:
+            change = DocChange(MARKER_KEY, wanted.body(), self.scope.core.random(8), self._version)
+            if (yield from self.plain.write_docs(MARKER_SPACE, [change], durable=True)):
+                self.keys.accept_plain = self.keys.leaving  # whoever is in between ends in the form that he began
+                self.scope.core.tables.admitted = float("-inf")
+                break
+            self._open = yield from self._renew()  # another process has renewed it, or closed it
         self.progress = replace(self.progress, purged=tuple((yield from self.plain.purge())))
 
     def _once(self) -> Op[int]:
@@ -211,6 +226,8 @@ class Conversion:
         found, after = 0, None
         while True:
             yield from self.renew()
+            if not self._open:  # another process has ended it
+                return found
             rows = yield from self.plain.threads(scope.tenant, _PAGE, after)
             for key in (yield from self.waiting(scope.tenant, [row.thread for row in rows])):
                 found += yield from self._thread(scope, key)
@@ -220,23 +237,69 @@ class Conversion:
 
     def _thread(self, scope: Scope, key: ThreadKey) -> Op[int]:
         for _ in range(_TRIES):
-            once = self._turn(scope, key)
-            done = (yield Atomic(once, "write")) if self.plain.locks else (yield from once)
-            if done is None:
+            once = self._locked(scope, key)
+            outcome = (yield Atomic(once, "write")) if self.plain.locks else (yield from self._held(scope, key))
+            if outcome == "again":
                 continue
             scope.core.knowledge.forget(key)
-            if not done:
+            if outcome == "twice":
                 known = dict.fromkeys((*self.progress.conflicts, text_of(key.thread)))
                 self.progress = replace(self.progress, conflicts=tuple(known))
                 return 0
-            self._note(threads=self.progress.threads + 1)
+            if outcome == "done":
+                self._note(threads=self.progress.threads + 1)
             return 1
-        return 1  # written without pause: the next pass looks again
+        return 1  # another process is at it: the next pass looks again
 
-    def _turn(self, scope: Scope, key: ThreadKey) -> Op[bool | None]:
+    def _locked(self, scope: Scope, key: ThreadKey) -> Op[Outcome]:
         yield from self.sealed.lock(key)
-        whole = yield from transfer.read(scope, self.source, key)
-        return True if whole is None else (yield from self.turn(scope, key, whole))
+        whole = yield from self.read(scope, key)
+        return "gone" if whole is None else (yield from self._turn(scope, key, whole, None))
+
+    def _held(self, scope: Scope, key: ThreadKey) -> Op[Outcome]:
+        """Where there are no locks: while its writers wait."""
+        place, _ = yield from self.places(key)
+        holding = Holding.of(scope, self.plain, place)
+        if not (yield from holding.take()):
+            if (yield from self._at(place)) is None:
+                return "gone"
+            yield sleeping(_PAUSE)
+            return "again"
+        try:
+            whole = yield from self.read(scope, key)
+            outcome: Outcome = "gone" if whole is None else (yield from self._turn(scope, key, whole, holding))
+        except Exception:
+            yield from holding.end()
+            raise
+        if outcome != "done":
+            yield from holding.end()
+        return outcome
+
+    def _turn(self, scope: Scope, key: ThreadKey, whole: Whole, holding: Holding | None) -> Op[Outcome]:
+        """Copy a thread and delete it where it was."""
+        source, target = yield from self.places(key)
+        whole, state = self.turned_thread(scope, whole)
+        uid = bytes(whole.thread.uid)
+        guard = Guard(key, None, uid, scope.core.random(8), state.pack())  # a new thread of the same generation
+        if not (yield from transfer.give(scope, self.target, guard, whole, holding)):
+            there = yield from self._at(target)
+            if there is None:
+                return "again"
+            return "twice" if bytes(there.uid) != uid else (yield from self.left_over(source, target, whole))
+        if (yield from self.plain.delete(source, whole.thread.rev)) is not None:
+            return "done"
+        if (yield from self._at(source)) is None and holding is not None and holding.lasted():
+            yield from self._withdraw(target, uid)  # somebody has deleted it, and means the copy too
+        return "again"
+
+    def _withdraw(self, target: ThreadKey, uid: bytes) -> Op[None]:
+        while (there := (yield from self._at(target))) is not None and bytes(there.uid) == uid:
+            yield from self.plain.delete(target, there.rev)
+        yield from self.keys.shred([uid])
+
+    def _at(self, place: ThreadKey) -> Op[ThreadRow | None]:
+        ((thread, _),) = yield from self.plain.notes_at([(place, b"")])
+        return thread
 
     # -- docs
 
@@ -262,12 +325,3 @@ class Conversion:
         else:
             changes = [DocChange(new.key, new.body, version), DocChange(old.key, None, b"", old.version)]
         return (yield from self.plain.write_docs(where, changes))
-
-
-def guard_of(scope: Scope, key: ThreadKey, whole: Whole, state: State) -> Guard:
-    """A new thread of the same generation."""
-    return Guard(key, None, bytes(whole.thread.uid), scope.core.random(8), state.pack())
-
-
-def _sleep(seconds: float) -> Call:
-    return Call(lambda: time.sleep(seconds), lambda: asyncio.sleep(seconds))

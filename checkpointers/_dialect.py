@@ -18,6 +18,7 @@ from stepvault._core.rows import (
     Elements,
     Guard,
     Held,
+    Hold,
     Loaded,
     Note,
     Query,
@@ -122,8 +123,20 @@ class Dialect(Protocol):
         """
         ...
 
-    def finish_copy(self, guard: Guard) -> Op[bool]:
-        """Make a thread that `begin_copy` began as real as any; False if it is gone."""
+    def finish_copy(self, guard: Guard, hold: Hold | None = None) -> Op[bool]:
+        """Make a thread that `begin_copy` began as real as any; False if it is gone, or a `hold` of its source is."""
+        ...
+
+    def hold(self, hold: Hold, *, again: bool = False) -> Op[bool]:
+        """Where `lock` does nothing: have writers of a thread wait for some seconds from now.
+
+        When the time has passed, or the thread is gone, they look again. False: there is no thread, or somebody else
+        holds it; `again`: or this hold was lost.
+        """
+        ...
+
+    def let_go(self, hold: Hold) -> Op[None]:
+        """End a hold; writers go on."""
         ...
 
     def tenants(self) -> Op[list[bytes]]:

@@ -18,12 +18,13 @@ from stepvault._core.rows import Doc, Note
 from stepvault._core.state import State
 from stepvault._keystore import marker
 from stepvault._keystore.marker import Marker
-from stepvault.checkpointers._conversion import SETTLE, Conversion, Memory, Report, SealProgress, guard_of
+from stepvault.checkpointers._conversion import SETTLE, Conversion, Memory, Outcome, Report, SealProgress
 from stepvault.checkpointers._ops import subjects, transfer
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.doc_marks import marked
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.transfer import Whole
+from stepvault.checkpointers._sealed_lists import place_of
 from stepvault.errors import ConfigurationError
 
 
@@ -64,7 +65,7 @@ class Sealing(Conversion):
             raise ConfigurationError("This database is being unsealed; let vault.unseal() end before.")
         if found is not None and found.is_sealed:
             return None
-        self.source = self.plain
+        self.target = self.sealed
         self._marked = found is not None and found.marked
         begun = found is not None and not (found.is_unsealed or found.is_preparing)
         of = marker.sealing if begun or self._known else marker.preparing
@@ -76,14 +77,18 @@ class Sealing(Conversion):
     def waiting(self, tenant: bytes, stored: Sequence[bytes]) -> Op[list[ThreadKey]]:
         return [ThreadKey(tenant, thread) for thread in (yield from self.sealed.unsealed(tenant, stored))]
 
-    def turn(self, scope: Scope, key: ThreadKey, whole: Whole) -> Op[bool | None]:
-        whole, state = _with_marks(scope, whole)
-        if not (yield from transfer.give(scope, self.sealed, guard_of(scope, key, whole, state), whole)):
-            return False
-        if (yield from self.plain.delete(key, whole.thread.rev)) is not None:
-            return True
-        yield from self.sealed.withdraw(key)
-        return None
+    def places(self, key: ThreadKey) -> Op[tuple[ThreadKey, ThreadKey]]:
+        return key, (yield from self.sealed.sealed_key(key))
+
+    def read(self, scope: Scope, key: ThreadKey) -> Op[Whole | None]:
+        return (yield from transfer.read(scope, self.plain, key))
+
+    def turned_thread(self, scope: Scope, whole: Whole) -> tuple[Whole, State]:
+        return _with_marks(scope, whole)
+
+    def left_over(self, source: ThreadKey, target: ThreadKey, whole: Whole) -> Op[Outcome]:
+        """The sealed one is looked for first, so it is the one that was written since."""
+        return "again" if (yield from self.plain.delete(source, whole.thread.rev)) is None else "done"
 
     def turned(self, scope: Scope, name: str, doc: Doc) -> Op[Doc | None]:
         if is_sealed(doc.body):
@@ -105,7 +110,7 @@ class Unsealing(Conversion):
             raise ConfigurationError("This database is being sealed; let vault.seal() end before.")
         if found is None or found.is_unsealed:
             return None
-        self.source = self.sealed
+        self.target = self.plain
         return marker.unsealing((yield from self.keys.index()), until)
 
     def closed(self) -> Op[Marker]:
@@ -114,15 +119,20 @@ class Unsealing(Conversion):
     def waiting(self, tenant: bytes, stored: Sequence[bytes]) -> Op[list[ThreadKey]]:
         return (yield from self.sealed.still_sealed(tenant, stored))
 
-    def turn(self, scope: Scope, key: ThreadKey, whole: Whole) -> Op[bool | None]:
-        token = yield from self.sealed.sealed_key(key)
-        state = State.unpack(whole.thread.extents)
-        if not (yield from transfer.give(scope, self.plain, guard_of(scope, key, whole, state), whole)):
-            return False
-        if (yield from self.plain.delete(token, whole.thread.rev)) is not None:
-            return True
-        yield from self.plain.delete(key)
-        return None
+    def places(self, key: ThreadKey) -> Op[tuple[ThreadKey, ThreadKey]]:
+        return (yield from self.sealed.sealed_key(key)), key
+
+    def read(self, scope: Scope, key: ThreadKey) -> Op[Whole | None]:
+        whole = yield from transfer.read(scope, self.sealed, key)
+        return None if whole is None or place_of(whole.thread).plain else whole
+
+    def turned_thread(self, scope: Scope, whole: Whole) -> tuple[Whole, State]:
+        return whole, State.unpack(whole.thread.extents)
+
+    def left_over(self, source: ThreadKey, target: ThreadKey, whole: Whole) -> Op[Outcome]:
+        """The sealed one is looked for first, so nobody has seen the other."""
+        yield from self.plain.delete(target)
+        return "again"
 
     def turned(self, scope: Scope, name: str, doc: Doc) -> Op[Doc | None]:
         if not is_sealed(doc.body):

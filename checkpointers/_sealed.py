@@ -24,6 +24,7 @@ from stepvault._core.rows import (
     Elements,
     Guard,
     Held,
+    Hold,
     Loaded,
     Note,
     Removal,
@@ -36,9 +37,8 @@ from stepvault._keystore.keys import Keys
 from stepvault._keystore.marker import MARKER_SPACE
 from stepvault.checkpointers import _sealing as rows_of
 from stepvault.checkpointers._dialect import Dialect
-from stepvault.checkpointers._sealed_lists import Place, SealedLists, place_of, placed
-from stepvault.checkpointers._sealed_removal import SealedRemoval
-from stepvault.checkpointers._sealing import REAL_ID
+from stepvault.checkpointers._sealed_lists import Place, place_of, placed
+from stepvault.checkpointers._sealed_moving import SealedMoving
 from stepvault.erasure import PurgeStep
 from stepvault.errors import KeyShreddedError
 
@@ -56,7 +56,7 @@ class Opening(NamedTuple):
     people: Sequence[bytes] = ()
 
 
-class SealedDialect(SealedLists, SealedRemoval):
+class SealedDialect(SealedMoving):
     """See `Dialect`.
 
     Args:
@@ -243,47 +243,10 @@ class SealedDialect(SealedLists, SealedRemoval):
         done = yield from self._inner.put_writes(named, Elements(), (), [rows_of.sealed_id(seal, guard.key.thread)])
         return done and placed(ThreadRow(done[0], guard.uid, named.rev, b""), guard.key.tenant)
 
-    def finish_copy(self, guard: Guard) -> Op[bool]:
+    def finish_copy(self, guard: Guard, hold: Hold | None = None) -> Op[bool]:
+        """See `Dialect`; the hold is of a thread as it is stored."""
         opening = yield from self._opening(guard)
-        return (yield from self._inner.finish_copy(opening.guard))
-
-    # -- sealing an unsealed database and back, see `_conversion`
-
-    @property
-    def inner(self) -> Dialect:
-        """Rows as they are stored."""
-        return self._inner
-
-    def unsealed(self, tenant: bytes, stored: Sequence[bytes]) -> Op[list[bytes]]:
-        """Which of these thread columns hold a real id."""
-        found = yield from self._inner.notes_at([(ThreadKey(tenant, thread), REAL_ID) for thread in stored])
-        return [thread for thread, (row, body) in zip(stored, found, strict=True) if row is not None and body is None]
-
-    def still_sealed(self, tenant: bytes, stored: Sequence[bytes]) -> Op[list[ThreadKey]]:
-        """The real ids of those of these thread columns that hold a token; rows whose key is destroyed go."""
-        found = []
-        for thread, name in (yield from self._names(tenant, stored)).items():
-            if name is None:
-                yield from self._inner.delete(ThreadKey(tenant, thread))
-            elif not name.plain:
-                found.append(ThreadKey(tenant, name.thread))
-        return found
-
-    def sealed_key(self, key: ThreadKey) -> Op[ThreadKey]:
-        """What stands in the thread column of a sealed thread."""
-        return (yield from self._token(key))
-
-    def withdraw(self, key: ThreadKey) -> Op[None]:
-        """Take back a sealed copy whose original was written meanwhile; its key stays for the next one."""
-        yield from self._inner.delete((yield from self._token(key)))
-
-    def sealed_doc(self, space: bytes, key: bytes, body: bytes) -> Op[bytes]:
-        seal = yield from self._keys.sealer(b"", ROOT)
-        return seal.seal(identity.doc(space, key), body)
-
-    def opened_doc(self, space: bytes, key: bytes, body: bytes) -> Op[bytes]:
-        seal = yield from self._keys.sealer(b"", ROOT, [body])
-        return seal.open(identity.doc(space, key), body)
+        return (yield from self._inner.finish_copy(opening.guard, hold))
 
     # -- notes and docs
 

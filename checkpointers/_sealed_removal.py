@@ -29,9 +29,11 @@ class SealedRemoval:
         plain, sealed = self._inner.delete(key, rev), self._delete_sealed(key, token, rev)
         first, then = (plain, sealed) if thread is None else (sealed, plain)
         removed = yield from first
-        if removed is None or removed.uid is None:  # it may have moved between the two
-            removed = yield from then
-        return removed
+        found = removed is not None and removed.uid is not None
+        if found and rev is not None:
+            return removed
+        other = yield from then  # it may have moved between the two, or be in both places for a moment
+        return removed if found else other
 
     def _delete_sealed(self, key: ThreadKey, token: ThreadKey, rev: bytes | None) -> Op[Deleted | None]:
         removed = yield from self._inner.delete(token, rev)

@@ -14,6 +14,7 @@ from stepvault.checkpointers._ops import reads, subjects, transfer
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import MINUTE, db_now, is_over, watch
 from stepvault.checkpointers._ops.inbox import keeping
+from stepvault.checkpointers._ops.transfer import Whole
 from stepvault.errors import ConfigurationError, ConflictError, StepvaultError
 
 
@@ -62,29 +63,34 @@ def _withdraw(scope: Scope, at: Address) -> Op[None]:
 
 
 def _copy(scope: Scope, source: ThreadKey, at: Address) -> Op[bool | None]:
-    dialect, target = scope.core.dialect, at.key
-    yield from dialect.lock(source)
-    skeleton = yield from dialect.skeleton(source)
-    if skeleton is None or (yield from is_over(scope.core, skeleton.thread)):
+    target = at.key
+    found = yield from _found(scope, source)
+    if found is None or (yield from is_over(scope.core, found.thread)):
         return None
-    state = replace(State.unpack(skeleton.thread.extents), lease=None)
-    if state.subjects and not set((yield from subjects.of_thread(scope, skeleton.thread))) <= set(at.subjects):
+    state = replace(State.unpack(found.thread.extents), lease=None)
+    if state.subjects and not set((yield from subjects.of_thread(scope, found.thread))) <= set(at.subjects):
         raise ConflictError(f"Thread {text_of(source.thread)!r} was just given to somebody else; copy it again.")
     yield from subjects.check_named(scope, at)
     if state.expires_at is not None:
         soon = (yield from db_now(scope.core)) + MINUTE  # not before the copy is whole
         yield from watch(scope, target, max(state.expires_at, soon))
     guard = Guard(target, None, new_uid(), scope.core.random(8), state.pack())
-    if not (yield from _copy_rows(scope, skeleton, guard)):
+    if not (yield from _copy_rows(scope, found, guard)):
         return False
     yield from keeping.settle_copy(scope, target)
     return True
 
 
-def _copy_rows(scope: Scope, skeleton: Skeleton, guard: Guard) -> Op[bool]:
-    """Sealed rows are bound to their thread, so those of a copy are sealed anew."""
+def _found(scope: Scope, source: ThreadKey) -> Op[Skeleton | Whole | None]:
+    """What is copied: sealed rows are bound to their thread, so those of a copy are sealed anew."""
     dialect = scope.core.dialect
-    if scope.core.keys is None:
-        return (yield from dialect.copy(skeleton.thread, guard))
-    whole = yield from transfer.take(scope, dialect, skeleton)
-    return (yield from transfer.give(scope, dialect, guard, whole))
+    if scope.core.keys is not None:
+        return (yield from transfer.read_still(scope, dialect, source))
+    yield from dialect.lock(source)
+    return (yield from dialect.skeleton(source))
+
+
+def _copy_rows(scope: Scope, found: Skeleton | Whole, guard: Guard) -> Op[bool]:
+    if isinstance(found, Whole):
+        return (yield from transfer.give(scope, scope.core.dialect, guard, found))
+    return (yield from scope.core.dialect.copy(found.thread, guard))

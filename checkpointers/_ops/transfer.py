@@ -5,25 +5,30 @@ The metadata's tokens are derived again, as sealed databases have others than un
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 from stepvault._core.chunks import ChunkRow, unpack_row
 from stepvault._core.codec import unpack
+from stepvault._core.ids import text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.metadata import tokens
 from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
-from stepvault._core.rows import CheckpointRow, Elements, Guard, Note, Skeleton, ThreadRow, WriteRow
+from stepvault._core.rows import CheckpointRow, Elements, Guard, Hold, Note, Skeleton, ThreadRow, WriteRow
 from stepvault._core.values import Decoder
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.inbox.entries import lenient
 from stepvault.checkpointers._ops.load import metadata_of
+from stepvault.checkpointers._ops.waiting import sleeping
+from stepvault.errors import ConflictError
 
 _ROWS, _BYTES = 256, 1 << 20  # of elements, per write
+HOLD = 20.0  # seconds for which a thread is held if whoever holds it dies
+_TRIES, _PAUSE = 64, 0.05  # to hold what somebody else holds, and seconds between
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +56,67 @@ def take(scope: Scope, dialect: Dialect, skeleton: Skeleton) -> Op[Whole]:
     return Whole(skeleton.thread, checkpoints, skeleton.writes, chunks, notes)
 
 
-def give(scope: Scope, dialect: Dialect, guard: Guard, whole: Whole) -> Op[bool]:
-    """Make a thread of these rows; False if it exists, or was taken away meanwhile. In a write transaction."""
+@dataclass(slots=True)
+class Holding:
+    """A thread that stands still while it is copied, where there are no locks.
+
+    Attributes:
+        dialect: Where it is, as it is stored.
+        hold: What its writers wait for.
+        clock: Seconds that only grow.
+        since: When it was last prolonged.
+    """
+
+    dialect: Dialect
+    hold: Hold
+    clock: Callable[[], float]
+    since: float = float("-inf")
+
+    @classmethod
+    def of(cls, scope: Scope, dialect: Dialect, key: ThreadKey) -> Holding:
+        return cls(dialect, Hold(key, scope.core.random(8), HOLD), scope.core.monotonic)
+
+    def take(self) -> Op[bool]:
+        """Begin; False if somebody else holds it, or it is not there."""
+        since = self.clock()
+        if not (yield from self.dialect.hold(self.hold)):
+            return False
+        self.since = since
+        return True
+
+    def keep(self) -> Op[bool]:
+        """Hold it for longer if it was long ago that this was asked; False if it was lost."""
+        since = self.clock()
+        if since - self.since > self.hold.seconds / 6:
+            if not (yield from self.dialect.hold(self.hold, again=True)):
+                return False
+            self.since = since
+        return True
+
+    def lasted(self) -> bool:
+        """Whether nobody can have had it meanwhile."""
+        return self.clock() - self.since < self.hold.seconds * 0.9
+
+    def end(self) -> Op[None]:
+        yield from self.dialect.let_go(self.hold)
+
+
+def give(scope: Scope, dialect: Dialect, guard: Guard, whole: Whole, holding: Holding | None = None) -> Op[bool]:
+    """Make a thread of these rows; False if it exists, or was taken away meanwhile, or the holding of its source was.
+
+    In a write transaction.
+    """
     thread = yield from dialect.begin_copy(guard)
     if thread is None:
         return False
     for step in _steps(dialect, whole):
+        if holding is not None and not (yield from holding.keep()):
+            return False
         guard = replace(guard, thread=thread, rev=scope.core.random(8))
         if (yield from step(guard)) is None:
             return False
         thread = thread._replace(rev=guard.rev)
-    return (yield from dialect.finish_copy(replace(guard, thread=thread)))
+    return (yield from dialect.finish_copy(replace(guard, thread=thread), None if holding is None else holding.hold))
 
 
 def _steps(dialect: Dialect, whole: Whole) -> Iterator[Any]:
@@ -99,3 +154,26 @@ def read(scope: Scope, dialect: Dialect, key: ThreadKey) -> Op[Whole | None]:
     """A whole thread, or None if there is none. In a transaction, or its revision tells whether it stood still."""
     skeleton = yield from dialect.skeleton(key)
     return None if skeleton is None else (yield from take(scope, dialect, skeleton))
+
+
+def read_still(scope: Scope, dialect: Dialect, key: ThreadKey) -> Op[Whole | None]:
+    """A whole thread as it stood at one moment, also where there are no transactions: then its writers wait."""
+    if dialect.locks:
+        yield from dialect.lock(key)
+        return (yield from read(scope, dialect, key))
+    for _ in range(_TRIES):
+        holding = Holding.of(scope, dialect, key)
+        if (yield from holding.take()):
+            try:
+                whole = yield from read(scope, dialect, key)
+            except Exception:
+                yield from holding.end()
+                raise
+            lasted = holding.lasted()
+            yield from holding.end()
+            if lasted:
+                return whole
+        elif (yield from dialect.notes_at([(key, b"")]))[0][0] is None:
+            return None
+        yield sleeping(_PAUSE)
+    raise ConflictError(f"Thread {text_of(key.thread)!r} is held by others without pause; repeat later.")

@@ -32,6 +32,7 @@ from stepvault._core.rows import (
     beyond,
 )
 from stepvault._core.sqltext import literal
+from stepvault.checkpointers._locking import Locking
 from stepvault.checkpointers.postgres import purging
 from stepvault.checkpointers.postgres.names import Names
 from stepvault.checkpointers.postgres.ranges import from_ranges, ranges_of
@@ -43,10 +44,8 @@ _BEYOND = b"\xff"  # above every checkpoint id: those begin with 0 or 1
 _LAST = 2**63 - 1
 
 
-class PostgresDialect:
+class PostgresDialect(Locking):
     """See `Dialect`."""
-
-    locks = True
 
     def __init__(self, names: Names, schema: Schema, *, automatic_setup: bool = False) -> None:
         self.automatic_setup = automatic_setup
@@ -230,10 +229,6 @@ class PostgresDialect:
     def begin_copy(self, guard: Guard) -> Op[ThreadRow | None]:
         done = yield from self.put_writes(guard, Elements(), ())
         return None if done is None else ThreadRow(done[0], guard.uid, guard.rev, b"")
-
-    def finish_copy(self, guard: Guard) -> Op[bool]:
-        return True
-        yield
 
     def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
         names = {"tenant": key.tenant, "thread": key.thread}

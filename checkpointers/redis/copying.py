@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepvault._core.plan import Batch, Command, Op, Script
-from stepvault._core.rows import Guard, ThreadRow
+from stepvault._core.rows import Guard, Hold, ThreadRow
+from stepvault.checkpointers.redis.keys import member_of
 from stepvault.checkpointers.redis.packing import pack_runs, unpack_runs
 from stepvault.checkpointers.redis.writing import Entry, Writing
 from stepvault.errors import ConflictError
@@ -16,7 +17,7 @@ _LIVE_MS = 600_000
 _SCAN = 100
 _CALL_BYTES = 524_288
 # Fields that are the copy's own, and those of a write that is under way.
-_OWN = frozenset((b"v", b"u", b"r", b"e", b"x", b"id", b"i", b"t", b"m", b"y", b"f", b"g", b"G"))
+_OWN = frozenset((b"v", b"u", b"r", b"e", b"x", b"id", b"i", b"t", b"m", b"y", b"f", b"g", b"G", b"z"))
 
 
 class Copying(Writing):
@@ -39,9 +40,23 @@ class Copying(Writing):
             return None
         return ThreadRow(self._address(guard), guard.uid, guard.rev, b"")
 
-    def finish_copy(self, guard: Guard) -> Op[bool]:
+    def finish_copy(self, guard: Guard, hold: Hold | None = None) -> Op[bool]:
+        """See `Dialect`; a copy does not live longer than the hold of its source, so it begins to count within it."""
+        if hold is not None:
+            words = (guard.uid, int(hold.seconds * 500))
+            (alive,) = yield Batch([Script("fill_copy", (self._address(guard),), words)], retry=True)
+            if not alive or not (yield from self.hold(hold, again=True)):
+                return False
         (done,) = yield Batch([Script("commit_copy", (self._address(guard),), (guard.uid,))], retry=True)
         return bool(done)
+
+    def hold(self, hold: Hold, *, again: bool = False) -> Op[bool]:
+        words = (hold.holder, int(hold.seconds * 1000), int(again))
+        (done,) = yield Batch([Script("hold", (self.keys.thread(member_of(hold.key)),), words)], retry=True)
+        return bool(done)
+
+    def let_go(self, hold: Hold) -> Op[None]:
+        yield Batch([Script("let_go", (self.keys.thread(member_of(hold.key)),), (hold.holder,))], retry=True)
 
     def _fill(self, source: ThreadRow, guard: Guard) -> Op[bool]:
         """Copy raw fields; False if the source changed meanwhile."""

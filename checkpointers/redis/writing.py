@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stepvault._core.chunks import ChunkRow
-from stepvault._core.ids import text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.manifest import first_of, page_of
 from stepvault._core.plan import Batch, Op, Script
 from stepvault._core.rows import CheckpointRow, Deleted, Elements, Guard, Note, Removal, ThreadRow, WriteRow
+from stepvault.checkpointers._ops.waiting import sleeping
 from stepvault.checkpointers.redis.indexes import Indexes
 from stepvault.checkpointers.redis.keys import member_of
 from stepvault.checkpointers.redis.packing import (
@@ -27,6 +27,7 @@ from stepvault.checkpointers.redis.reading import header_of
 from stepvault.errors import ConflictError, StorageFullError
 
 _TRIES = 16
+_POLL, PATIENCE = 0.02, 60.0  # seconds: how often a writer looks whether a hold has ended, and for how long
 _CALL_BYTES, _CALL_ROWS = 524_288, 256  # what one call carries
 _CALL_KEYS, _CALL_PAGES = 256, 32  # what one call removes
 _UPLOAD_MS = 600_000
@@ -119,7 +120,8 @@ class Writing(Indexes):
     ) -> Op[list[Any] | None]:
         """A guarded script, registered anew as often as it asks for it; None if refused."""
         address = self._address(guard)
-        for _ in range(_TRIES):
+        tries, waited = 0, 0.0
+        while tries < _TRIES:
             create = guard.thread is None
             rev = guard.thread.rev if guard.thread else b""
             args = (
@@ -132,11 +134,16 @@ class Writing(Indexes):
                 return reply  # type: ignore[no-any-return]
             if reply[0] == b"REFUSED":
                 return None
+            if reply[0] == b"HELD" and waited < PATIENCE:
+                waited += (pause := min(_POLL, int(reply[1]) / 1000))
+                yield sleeping(pause)
+                continue
+            tries += 1
             if reply[0] == b"FENCED":
                 entry.fence = reply[1]
                 entry.score = yield from self._register(guard.key)
             entry.run_score = yield from self._register_run(guard.key, entry.run)
-        raise ConflictError(f"Thread {text_of(guard.key.thread)!r} is swept and created without pause; repeat later.")
+        raise ConflictError("A thread is held or swept without pause; repeat later.")
 
     def _upload(self, guard: Guard, rows: list[ChunkRow], entry: Entry) -> Op[Guard | None]:
         """Take the numbers of these rows, upload them where nothing refers to them yet; None if refused.

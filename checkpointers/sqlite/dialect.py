@@ -32,6 +32,7 @@ from stepvault._core.rows import (
     beyond,
 )
 from stepvault._core.sqltext import literal, named
+from stepvault.checkpointers._locking import Locking
 from stepvault.checkpointers.sqlite.purging import Purging
 from stepvault.checkpointers.sqlite.removing import delete_all
 
@@ -48,11 +49,10 @@ SQL: Mapping[str, LiteralString] = {name: literal(text.replace("{now}", _NOW)) f
 MIGRATIONS = migrations_in(_HERE.joinpath("migrations"))
 
 
-class SqliteDialect(Purging):
+class SqliteDialect(Purging, Locking):
     """See `Dialect`."""
 
     automatic_setup = True
-    locks = True
 
     def setup(self) -> Op[None]:
         recorded = yield from self._recorded()
@@ -244,10 +244,6 @@ class SqliteDialect(Purging):
     def begin_copy(self, guard: Guard) -> Op[ThreadRow | None]:
         done = yield from self.put_writes(guard, Elements(), ())
         return None if done is None else ThreadRow(done[0], guard.uid, guard.rev, b"")
-
-    def finish_copy(self, guard: Guard) -> Op[bool]:
-        return True
-        yield
 
     # -- notes and docs
 

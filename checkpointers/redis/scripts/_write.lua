@@ -9,7 +9,7 @@ local function now()
   return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 end
 
-local m, stamp = redis.call('HMGET', h, 'v', 'u', 'r', 'y', 'f', 'g', 'G', 'i', 'R'), now()
+local m, stamp = redis.call('HMGET', h, 'v', 'u', 'r', 'y', 'f', 'g', 'G', 'i', 'R', 'z'), now()
 
 local function refused()
   if m[1] and m[1] ~= FORMAT then return { 'FORMAT', m[1] } end
@@ -18,6 +18,12 @@ local function refused()
     if m[2] and not m[4] then return { 'REFUSED' } end
     if m[5] and m[5] ~= ARGV[8] then return { 'FENCED', m[5] } end
   elseif m[2] ~= ARGV[2] or m[3] ~= ARGV[3] then
+    return { 'REFUSED' }
+  elseif m[10] then -- held, or it was by somebody who died: then whoever knows the thread has to look again
+    local left = struct.unpack('>d', m[10]) - stamp
+    if left > 0 then return { 'HELD', left } end
+    redis.call('HDEL', h, 'z')
+    redis.call('HSET', h, 'r', string.sub(redis.sha1hex(m[3]), 1, 8))
     return { 'REFUSED' }
   end
 end

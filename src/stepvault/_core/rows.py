@@ -61,6 +61,14 @@ class Guard:
     durable: bool = False  # commit past a power loss, whatever the connection's setting
 
 
+class Hold(NamedTuple):
+    """That writers of a thread wait: for whom, and how long if it is not prolonged."""
+
+    key: ThreadKey
+    holder: bytes
+    seconds: float
+
+
 SUBJECT = b"s"  # begins the key of a note that names a person; their token follows
 
 

@@ -116,7 +116,7 @@ async def test_pods_with_and_without_keys_at_once(database: Database, marker: Ma
         await asyncio.sleep(0)
     with pytest.raises(ConfigurationError, match="pass keyring="):
         await unprepared(database, keyring=None).aget_tuple(config("t0"))
-    turns = cycle(threads)  # each rests between its writes: on Redis, one that never does is not converted
+    turns = cycle(threads)
     while not task.done():
         pod._core.tables.admitted = float("-inf")
         heads = {thread: await pod.aget_tuple(config(thread)) for thread in threads}
@@ -132,7 +132,6 @@ async def test_pods_with_and_without_keys_at_once(database: Database, marker: Ma
             if sealer._core.keys.grows_plain:
                 assert seen == counts
                 looked += 1
-        await asyncio.sleep(0.05)
     await task
     assert looked
     pod._core.tables.admitted = old._core.tables.admitted = float("-inf")  # a minute later

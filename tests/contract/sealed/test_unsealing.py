@@ -111,7 +111,7 @@ async def test_pods_with_keys_go_on_throughout_and_pods_without_come_in_at_the_e
     with pytest.raises(ConfigurationError, match="pass keyring="):
         await unprepared(database, keyring=None).aget_tuple(config("t0"))
     pod._core.tables.admitted = float("-inf")  # a minute later, which `settle` stands for
-    turns = cycle(counts.copy())  # each rests between its writes: on Redis, one that never does is not converted
+    turns = cycle(counts.copy())
     while not task.done():
         heads = {thread: await pod.aget_tuple(config(thread)) for thread in counts}
         assert all(heads.values())
@@ -121,7 +121,6 @@ async def test_pods_with_keys_go_on_throughout_and_pods_without_come_in_at_the_e
         if len(counts) < 8:
             counts[f"new {len(counts)}"] = 1
             await put(pod, {"log": [0]}, at=config(f"new {len(counts) - 1}"))
-        await asyncio.sleep(0.05)
     await task
     await put(pod, {"late": 1}, at=config("late"))  # it has not looked yet
     plain = await database.saver(keyring=None)

@@ -1,0 +1,27 @@
+"""What databases with transactions have in common: a thread that is locked stands still until the transaction ends."""
+
+from __future__ import annotations
+
+from stepvault._core.plan import Op
+from stepvault._core.rows import Guard, Hold
+
+
+class Locking:
+    """See `Dialect`."""
+
+    locks = True
+
+    def finish_copy(self, guard: Guard, hold: Hold | None = None) -> Op[bool]:
+        """See `Dialect`."""
+        return True
+        yield
+
+    def hold(self, hold: Hold, *, again: bool = False) -> Op[bool]:
+        """See `Dialect`."""
+        return True
+        yield
+
+    def let_go(self, hold: Hold) -> Op[None]:
+        """See `Dialect`."""
+        return
+        yield

@@ -1,0 +1,13 @@
+"""Waiting, as a request: neither half holds up anything else of its process meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from stepvault._core.plan import Call
+
+
+def sleeping(seconds: float) -> Call:
+    """Wait."""
+    return Call(lambda: time.sleep(seconds), lambda: asyncio.sleep(seconds))
