@@ -66,15 +66,15 @@ class Mixed:
             rows = yield from self._mixed_rows(names, base, None)
             return in_order(find, (yield from self._with_parts(names, rows)))
         until = find.offset + find.limit
-        rows = yield from self._mixed_rows(names, replace(find, tokens=(), offset=0, limit=until), 1)
+        rows = yield from self._mixed_rows(names, replace(find, tokens=(), offset=0, limit=until), until)
         rows.sort(key=lambda entry: -entry.row.no)
         return [Found(entry.row) for entry in rows[find.offset : until]]
 
-    def _mixed_rows(self, names: Names, find: Find, pages: int | None) -> Op[list[Open]]:
-        """What is below a prefix in both places, each item once; of each place so many pages, or all."""
+    def _mixed_rows(self, names: Names, find: Find, wanted: int | None) -> Op[list[Open]]:
+        """What is below a prefix in both places, each item once; of each place as many as are wanted, or all."""
         found: dict[tuple[bytes, bytes], Open] = {}
         for prefix in self._places(names.ns(find.prefix), find.prefix):
-            for entry in (yield from self._below(names, replace(find, prefix=prefix), pages)):
+            for entry in (yield from self._below(names, replace(find, prefix=prefix), wanted)):
                 name = (entry.row.ns, entry.row.key)
                 if name not in found or found[name].row.no < entry.row.no:
                     found[name] = entry
@@ -115,7 +115,7 @@ class Mixed:
     def _opened(self, names: Names, rows: Iterable[ItemRow]) -> Op[dict[tuple[bytes, bytes], Open]]:
         raise NotImplementedError
 
-    def _below(self, names: Names, find: Find, pages: int | None) -> Op[list[Open]]:
+    def _below(self, names: Names, find: Find, wanted: int | None) -> Op[list[Open]]:
         raise NotImplementedError
 
     def _listed(self, names: Names, stored: list[bytes]) -> Op[list[bytes]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 from stepvault._core import identity
@@ -37,11 +36,12 @@ from stepvault.stores._mixed import Mixed
 from stepvault.stores._reembedding import Reembedding
 from stepvault.stores._sealed_items import Inside, Names, Open, in_order, keyed, packed, unpacked
 from stepvault.stores._sealed_items import opened as opened_row
+from stepvault.stores._sealed_namespaces import Namespaces
 
 _PAGE = 1000
 
 
-class SealedDialect(Mixed, Reembedding):
+class SealedDialect(Namespaces, Reembedding, Mixed):
     """See `Dialect`.
 
     Args:
@@ -104,12 +104,12 @@ class SealedDialect(Mixed, Reembedding):
         rows = [row for row in found.gets if row] + [hit.row for hits in found.finds for hit in hits]
         opened = yield from self._opened(names, rows)
         reply = Reply(gets=[row and _row(opened, row) for row in found.gets])
-        plain = iter(found.finds)
+        plain = zip(asked.finds, found.finds, strict=True)
         for find in work.finds:
             if self._ranks(find):
                 reply.finds.append((yield from self._ranked(names, find)))
             else:
-                reply.finds.append(list(_hits(opened, next(plain))))
+                reply.finds.append((yield from self._filled(names, *next(plain), opened)))
         for listed in found.namespaces:
             reply.namespaces.append((yield from self._listed(names, listed)))
         return reply
@@ -216,37 +216,36 @@ class SealedDialect(Mixed, Reembedding):
         base = Find(find.prefix, _PAGE, tokens=find.tokens, max_age=find.max_age)
         return in_order(find, (yield from self._below(names, self._find(names, base), None)))
 
-    def _below(self, names: Names, find: Find, pages: int | None) -> Op[list[Open]]:
-        """What is below a stored prefix, opened: so many pages of `find.limit`, or all."""
+    def _below(self, names: Names, find: Find, wanted: int | None, known: Iterable[ItemRow] = ()) -> Op[list[Open]]:
+        """What is below a stored prefix, opened: as many as are wanted, or all; without rows that are known."""
         rows: list[Open] = []
-        seen: set[tuple[bytes, bytes, int]] = set()
-        for read in count(1):
+        seen = {(row.ns, row.key, row.no) for row in known}
+        while True:
             (hits,) = (yield from self.inner.work(names.tenant, Work(finds=[find]))).finds
             fresh = [hit.row for hit in hits if (hit.row.ns, hit.row.key, hit.row.no) not in seen]
             seen |= {(row.ns, row.key, row.no) for row in fresh}
             rows += (yield from self._opened(names, fresh)).values()
-            if read == pages or len(hits) < find.limit or not fresh:
-                break
-            find = replace(find, before=hits[-1].row.no)
-        return rows
+            if (wanted is not None and len(rows) >= wanted) or len(hits) < find.limit or not fresh:
+                return rows[:wanted]
+            find = replace(find, before=hits[-1].row.no, offset=0)
 
-    # -- namespaces
-
-    def _listed(self, names: Names, stored: list[bytes]) -> Op[list[bytes]]:
-        """Real namespaces; where they are hidden, an item of each says what it is called."""
-        if not names.hidden or not stored:
-            return stored
-        finds = [Find(ns, 1) for ns in stored]
-        reply = yield from self.inner.work(names.tenant, Work(finds=finds))
-        opened = yield from self._opened(names, [hit.row for hits in reply.finds for hit in hits])
-        found = []
-        for ns, hits in zip(stored, reply.finds, strict=True):
-            for hit in hits:
-                entry = opened.get((bytes(hit.row.ns), bytes(hit.row.key)))
-                if entry is not None:
-                    labels = entry.row.ns.split(b"\0")[: ns.count(b"\0")]
-                    found.append(b"".join(label + b"\0" for label in labels))
-        return sorted(found)
+    def _filled(
+        self, names: Names, find: Find, hits: Sequence[Found], opened: dict[tuple[bytes, bytes], Open]
+    ) -> Op[list[Found]]:
+        """Hits that are there; in place of those whose key was destroyed, the next ones: a short page is the last."""
+        rows = list(_hits(opened, hits))
+        if len(rows) == len(hits) or len(hits) < find.limit:
+            return rows
+        if not isinstance(find, Near):
+            on = replace(find, before=hits[-1].row.no, offset=0)
+            more = yield from self._below(names, on, find.limit - len(rows), [hit.row for hit in hits])
+            return rows + [Found(entry.row) for entry in more]
+        asked: Find = find
+        while len(rows) < find.limit and len(hits) == asked.limit:
+            asked = replace(asked, limit=2 * asked.limit)
+            (hits,) = (yield from self.inner.work(names.tenant, Work(finds=[asked]))).finds
+            rows = list(_hits((yield from self._opened(names, [hit.row for hit in hits])), hits))
+        return rows[: find.limit]
 
     # -- lifetime
 

@@ -12,9 +12,11 @@ import ormsgpack
 from stepvault._core import identity
 from stepvault._core.blind_index import BlindIndex
 from stepvault._core.envelope import check
+from stepvault._core.ids import text_of
 from stepvault._core.sealing import Sealer
-from stepvault.errors import TamperedError
+from stepvault.errors import PayloadError, TamperedError
 from stepvault.stores._dialect import Find, Found, ItemRow, Match, Near
+from stepvault.stores._ops.namespaces import ns_of
 from stepvault.stores._ops.ranking import by_words, nearest
 
 
@@ -77,8 +79,17 @@ def packed(inside: Inside, body: bytes) -> bytes:
 
 
 def opened(sealer: Sealer, row: ItemRow) -> Open:
-    check(row.body)  # while threads are being sealed, the sealer would let it pass
-    payload = sealer.open(identity.item(b"value", bytes(row.ns), bytes(row.key)), row.body)
+    """A row opened.
+
+    Raises:
+        PayloadError: It cannot be; the message names its place, by tokens where names are hidden.
+    """
+    try:
+        check(row.body)  # while threads are being sealed, the sealer would let it pass
+        payload = sealer.open(identity.item(b"value", bytes(row.ns), bytes(row.key)), row.body)
+    except PayloadError as exc:
+        exc.args = (f"{exc} (item {text_of(row.key)!r} in {ns_of(row.ns)!r})",)
+        raise
     inside, body = unpacked(payload)
     row = row._replace(ns=inside.ns, key=inside.key, thread=inside.thread, body=body)
     return Open(row, inside.words, inside.vectors)

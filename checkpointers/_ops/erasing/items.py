@@ -40,10 +40,13 @@ class Items:
                     break
         return {namespace: count for namespace, count in found.items() if count}
 
-    def delete(self, theirs: Theirs) -> Op[int]:
-        """Delete their items; how many there were."""
+    def delete(self, theirs: Theirs, tokens: Sequence[bytes] = ()) -> Op[int]:
+        """Delete their items; how many there were. What sealed them is linked to these tokens before."""
         deleted = 0
-        for namespace in (yield from self.namespaces(theirs)):
+        found = yield from self.namespaces(theirs)
+        if found and tokens and self._is_sealed:
+            yield from self._call("link_keys", found, tokens)
+        for namespace in found:
             while True:
                 page = yield from self._search(namespace, 0)
                 if page and hasattr(self.store, "delete_namespace"):
@@ -85,13 +88,19 @@ class Items:
         scope = getattr(self.store, "thread_scope", None)
         return tuple(scope(thread_id)) if scope is not None else None
 
-    def delete_scope(self, thread_id: str) -> Op[int]:
-        """Delete a thread's own memory; how many items there were."""
+    def delete_scope(self, thread_id: str, *, shred: bool = False) -> Op[int]:
+        """Delete a thread's own memory, with its key or without; how many items there were."""
         namespace = self.scope_of(thread_id)
         if namespace is None:
             return 0
+        if shred and self._is_sealed:
+            yield from self._call("shred_keys", namespace)
         removed = yield from self._call("delete_namespace", namespace)
         return int(removed.items)
+
+    @property
+    def _is_sealed(self) -> bool:
+        return bool(getattr(self.store, "is_sealed", False))
 
     def derived(self, threads: Collection[str], theirs: Theirs) -> Op[dict[tuple[str, ...], int]]:
         """Items elsewhere that runs of these threads wrote, by namespace. Looks through the whole store."""

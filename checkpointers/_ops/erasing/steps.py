@@ -149,7 +149,7 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
             yield from drop_docs(scope, SUBJECTS, [*hints])
             yield from _count(scope, eraser, current, counts)
         yield from _count(scope, eraser, current, {"decisions": (yield from _forget_decisions(scope, mark))})
-    items = yield from eraser.items.delete(theirs(scope, current))
+    items = yield from eraser.items.delete(theirs(scope, current), current.tokens)
     yield from reads.drop_pins(scope, lambda namespace: eraser.items.holds(namespace, theirs(scope, current)))
     yield from _count(scope, eraser, current, {"items": items})
     if scope.core.keys is not None:
@@ -190,7 +190,7 @@ def _delete_page(
     rows = {key: row for key, (row, _) in zip(keys, found, strict=True)}
     going = [(key, row) for key, row in rows.items() if row is not None and _choice(current, mark, row) == "erase"]
     for key, _ in going:
-        counts["items"] += yield from eraser.items.delete_scope(text_of(key.thread))
+        counts["items"] += yield from eraser.items.delete_scope(text_of(key.thread), shred=True)
     removed = yield from keeping.delete_all(scope, going, led_by=mark)
     for (key, _), checkpoints in zip(going, removed, strict=True):
         if checkpoints is None:
@@ -243,7 +243,7 @@ def _delete_thread(
             if (yield from anonymise(scope, key, thread, person, eraser.fields)):
                 return {"anonymised": 1, "items": items}
             continue
-        items += yield from eraser.items.delete_scope(text_of(key.thread))
+        items += yield from eraser.items.delete_scope(text_of(key.thread), shred=True)
         removed = yield from keeping.delete(scope, key, thread.rev, led_by=mark)
         if removed is not None:
             return {"threads": 1, "checkpoints": removed, "items": items}

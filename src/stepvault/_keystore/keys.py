@@ -151,9 +151,9 @@ class Keys:
         """
         return (yield from self._next(tenant, owner, beside=True))
 
-    def link(self, subject: bytes, owner: bytes, *, whole: bool = False, place: bytes = b"") -> Op[None]:
-        """Say whose data the keys of an owner seal, before they do. See `KeyStore.link`."""
-        yield from self.at(self.store.link(subject, [owner], whole=whole, place=place))
+    def link(self, subject: bytes, *owners: bytes, whole: bool = False, place: bytes = b"") -> Op[None]:
+        """Say whose data the keys of owners seal, before they do. See `KeyStore.link`."""
+        yield from self.at(self.store.link(subject, owners, whole=whole, place=place))
 
     def unlink(self, subject: bytes, owner: bytes) -> Op[None]:
         """Undo `link`, before what was linked stops to be theirs: a living key must not seem to be theirs alone."""
@@ -161,7 +161,7 @@ class Keys:
 
     def shred_whole(self, subject: bytes) -> Op[int]:
         """Destroy the keys of this subject's namespaces; how many were alive."""
-        linked = yield from self.at(self.store.linked(subject))
+        linked = yield from self.at(self.store.linked(subject, counting=False))
         gone = [link.owner for link in linked if link.whole]
         return (yield from self.shred(gone)) if gone else 0
 
@@ -175,7 +175,7 @@ class Keys:
             subject: By the token that they are linked by.
             shared: Whether to destroy those that seal data of others too; if not, they are unlinked.
         """
-        linked = yield from self.at(self.store.linked(subject))
+        linked = yield from self.at(self.store.linked(subject, counting=False))
         places = [link.place for link in linked if link.place]
         there = (yield from self.standing(tenant, places)) if places and self.standing is not None else set()
         alone = [link for link in linked if shared or link.whole or link.subjects == 1]

@@ -45,6 +45,7 @@ class KekUse(NamedTuple):
 class Linked(NamedTuple):
     """An owner linked to a subject, and to how many subjects it is linked in all.
 
+    `subjects`: 0 where nobody counted.
     `whole`: what it seals goes with any one of them, as a namespace does, and not only with the last.
     `place`: of a thread, what stands in its column.
     """
@@ -148,6 +149,12 @@ class KeyStore:
 
     def shred(self, owners: Sequence[bytes]) -> Op[int]:
         """Destroy every key of these owners and leave tombstones, also of owners without one; how many were live."""
+        count = 0
+        for at in range(0, len(owners), _PAGE):
+            count += yield from self._shred(owners[at : at + _PAGE])
+        return count
+
+    def _shred(self, owners: Sequence[bytes]) -> Op[int]:
         while True:
             present = yield from self._stored(owners)
             now = yield from self._docs.now()
@@ -179,8 +186,9 @@ class KeyStore:
 
     def link(self, subject: bytes, owners: Sequence[bytes], *, whole: bool = False, place: bytes = b"") -> Op[None]:
         """Say whose data these owners' keys seal. Idempotent."""
-        changes = self.links(subject, owners, whole=whole, place=place)
-        yield from self._docs.write_docs(SPACE, changes, durable=self._durable)
+        for at in range(0, len(owners), _PAGE):
+            changes = self.links(subject, owners[at : at + _PAGE], whole=whole, place=place)
+            yield from self._docs.write_docs(SPACE, changes, durable=self._durable)
 
     def links(
         self, subject: bytes, owners: Sequence[bytes], *, whole: bool = False, place: bytes = b""
@@ -198,16 +206,21 @@ class KeyStore:
         gone = [place for owner in owners for place in (_SUBJECT + _framed(subject) + owner, _LINK + owner + subject)]
         yield from self._docs.write_docs(SPACE, [DocChange(place, None, b"") for place in gone], durable=self._durable)
 
-    def linked(self, subject: bytes) -> Op[list[Linked]]:
-        """The owners linked to a subject."""
+    def linked(self, subject: bytes, *, counting: bool = True) -> Op[list[Linked]]:
+        """The owners linked to a subject.
+
+        Args:
+            subject: Whose.
+            counting: Whether to count all subjects of those too that are `whole`, which takes a look at each.
+        """
         found, after = [], START
         while True:
             docs = yield from self._docs.docs(SPACE, _SUBJECT + _framed(subject), after, _PAGE)
             for doc in docs:
                 owner = bytes(doc.key[len(_SUBJECT + _framed(subject)) :])
-                links = yield from self._docs.docs(SPACE, _LINK + owner, b"", _PAGE)
-                kind, place = doc.body[len(owner) : len(owner) + 1], bytes(doc.body[len(owner) + 1 :])
-                found.append(Linked(owner, len(links), kind == _WHOLE, place))
+                whole, place = doc.body[len(owner) : len(owner) + 1] == _WHOLE, bytes(doc.body[len(owner) + 1 :])
+                links = (yield from self._docs.docs(SPACE, _LINK + owner, b"", _PAGE)) if counting or not whole else ()
+                found.append(Linked(owner, len(links), whole, place))
             if len(docs) < _PAGE:
                 return found
             after = docs[-1].key

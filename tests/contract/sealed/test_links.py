@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from langgraph.store.base import PutOp
 
 from stepvault import Vault
-from stepvault.stores._dialect import NewItem, Work
+from stepvault.stores._dialect import Find, NewItem, Work
 from tests.contract.building import config, put
 from tests.contract.matrix import Database
 from tests.contract.sealed.raw import Raw
@@ -116,3 +117,98 @@ async def test_a_copy_is_linked_as_its_source_is_and_a_join_as_it_happens(vaults
     assert len([key for key in await vault.keys.aof("bob") if key.kind == "thread" and key.subjects == 2]) == 2
     await vault.checkpointer.adelete_thread("copy")
     assert len([key for key in await vault.keys.aof("bob") if key.wrapped_by and key.kind == "thread"]) == 1
+
+
+async def stored(store: Any, prefix: bytes = b"") -> list[Any]:
+    """Rows of items as they are stored."""
+    inner = store._scope.core.dialect.inner
+    (found,) = (await store._driver.arun(inner.work(b"", Work(finds=[Find(prefix, 1000)])))).finds
+    return [hit.row for hit in found]
+
+
+async def put_back(store: Any, rows: list[Any]) -> None:
+    """Rows out of a backup, into the database past every check."""
+    inner = store._scope.core.dialect.inner
+    back = [NewItem(row.ns, row.key, None, None, None, None, None, "", (), row.body) for row in rows]
+    await store._driver.arun(inner.work(b"", Work(puts=back)))
+
+
+THEIRS = [("u-ann", "facts"), ("u-ann",), ("u-ann", "facts", "deep"), ("memories_of", "ann", "x"), ("of", "ann")]
+OTHERS = [("u-bob", "facts"), ("u-ann-2",), ("team", "notes"), ("memories_of", "bob"), ("facts",)]
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["names", "tokens"])
+async def test_every_namespace_of_a_person_has_a_key_that_goes_with_them_and_with_nobody_else(
+    vaults: Vaults, hidden: bool
+) -> None:
+    """What a key per person would give: each of theirs is shut by an erasure, and nothing of anybody else."""
+    options = {"subject_patterns": [("u-{subject}",), ("of", "{subject}")], "pseudonymise_ids": hidden}
+    vault = vaults.open(**options)
+    await vault.asetup()
+    for namespace in (*THEIRS, *OTHERS):
+        for key in ("1", "2"):
+            await vault.store.aput(namespace, key, {"in": list(namespace)})
+    rows = await stored(vault.store)
+    owners = {bytes(row.body[8:24]) for row in rows}
+    assert len(owners) == len(THEIRS) + len(OTHERS), "a key for each namespace"
+    linked = {name: {key.owner for key in await vault.keys.aof(name)} for name in ("ann", "bob", "ann-2")}
+    assert {name: len(found) for name, found in linked.items()} == {"ann": 5, "bob": 2, "ann-2": 1}
+    assert len(set.union(*linked.values())) == 8, "no key is two people's"
+    await vault.erasure.aerase("ann")
+    await put_back(vault.store, rows)
+    for reader in (vault.store, vaults.open(**options).store):
+        for namespace in THEIRS:
+            assert await reader.aget(namespace, "1") is None
+            assert await reader.asearch(namespace) == []
+        for namespace in OTHERS:
+            assert (await reader.aget(namespace, "2")).value == {"in": list(namespace)}
+        assert {item.namespace for item in await reader.asearch((), limit=100)} == set(OTHERS)
+        if hidden:
+            assert await reader.alist_namespaces() == sorted(OTHERS)
+
+
+async def test_a_pattern_that_came_later_reaches_the_keys_of_what_was_there(vaults: Vaults) -> None:
+    before = vaults.open(subject_patterns=PATTERNS)
+    await before.asetup()
+    await before.store.aput(("of", "ann", "deep"), "k", {"x": 1})
+    await before.store.aput(("of", "bob"), "k", {"x": 1})
+    rows = await stored(before.store)
+    assert await before.keys.aof("ann") == []
+    vault = vaults.open(subject_patterns=[*PATTERNS, ("of", "{subject}")])
+    await vault.erasure.aerase("ann")
+    await put_back(vault.store, rows)
+    assert await vault.store.aget(("of", "ann", "deep"), "k") is None
+    assert (await vault.store.aget(("of", "bob"), "k")).value == {"x": 1}
+
+
+async def test_the_memory_of_a_thread_is_shut_with_its_thread(vaults: Vaults) -> None:
+    vault = await filled(vaults, subject_patterns=PATTERNS)
+    for thread in ("alone", "both"):
+        await vault.store.aput((*vault.store.thread_scope(thread), "notes"), "k", {"x": 1})
+    rows = [row for row in await stored(vault.store) if row.ns.startswith(b"thread_scope")]
+    await vault.erasure.aerase("ann")
+    await put_back(vault.store, rows)
+    inside = [await vault.store.aget((*vault.store.thread_scope(thread), "notes"), "k") for thread in ("alone", "both")]
+    assert inside[0] is None
+    assert inside[1].value == {"x": 1}
+    await put(vault.checkpointer, {"x": 1}, at=config("alone", user_id="bob"))
+    await vault.store.aput((*vault.store.thread_scope("alone"), "notes"), "k", {"x": 2})
+    other = vaults.open(subject_patterns=PATTERNS).store
+    assert (await other.aget((*other.thread_scope("alone"), "notes"), "k")).value == {"x": 2}
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(10_000, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
+async def test_a_person_with_many_namespaces(vaults: Vaults, count: int) -> None:
+    vault = vaults.open(subject_patterns=PATTERNS)
+    await vault.asetup()
+    ops = [PutOp(("u-ann", f"n{number}"), "k", {"x": number}) for number in range(count)]
+    for at in range(0, count, 500):
+        await vault.store.abatch(ops[at : at + 500])
+    await vault.store.aput(("u-bob", "n0"), "k", {"x": 1})
+    rows = await stored(vault.store)
+    assert len(await vault.keys.aof("ann")) == count
+    receipt = await vault.erasure.aerase("ann")
+    assert receipt is not None
+    assert not any(key.wrapped_by for key in await vault.keys.aof("ann"))
+    await put_back(vault.store, rows)
+    assert [item.namespace for item in await vault.store.asearch((), limit=10)] == [("u-bob", "n0")]

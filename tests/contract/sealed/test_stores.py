@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from langgraph.store.base import PutOp
 
 from stepvault import Vault
 from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError, RowMismatchError, WrongKeyError
-from stepvault.stores._dialect import NewItem, Work
+from stepvault.stores._dialect import Find, NewItem, Work
+from stepvault.stores._sealed_items import Names
 from stepvault.stores.sqlite import SqliteStore
 from tests.contract.matrix import KEYRING, Database, SqliteDatabase
 from tests.contract.sealed.test_nothing_in_clear import Marker, Places
@@ -132,6 +134,65 @@ async def test_the_first_of_all_may_be_many(vaults: Vaults) -> None:
     stores = [vaults.open().store for _ in range(6)]
     await asyncio.gather(*(store.aput(("n",), str(number), {"x": number}) for number, store in enumerate(stores)))
     assert len(await stores[0].asearch(("n",))) == 6
+
+
+async def test_a_destroyed_key_hides_no_namespace_but_its_own(vaults: Vaults) -> None:
+    """Whatever is newest: rows out of a backup stand beside newer ones, in a namespace, above it and below it."""
+    vault = vaults.open(pseudonymise_ids=True)
+    await vault.asetup()
+    store, keys = vault.store, vault.checkpointer._core.keys
+
+    async def shred(*labels: str) -> None:
+        index = await store._arun(keys.index())
+        names = Names(index, store._scope.tenant, hidden=True)
+        owner = names.owner(names.ns(b"".join(label.encode() + b"\0" for label in labels)))
+        assert await vault.checkpointer._driver.arun(keys.shred([owner])) == 1
+
+    for labels, key in ((("a",), "own"), (("a", "gone"), "k"), (("b", "kept"), "k"), (("b",), "own"), (("c",), "1")):
+        await store.aput(labels, key, {"x": 1})
+    await store.aput(("c",), "2", {"x": 1})
+    await shred("a", "gone")  # the newest below ("a",)
+    await shred("b")  # the newest below ("b",), which has a living one below it
+    inner = store._scope.core.dialect.inner
+    (found,) = (await store._driver.arun(inner.work(b"", Work(finds=[Find(b"", 10)])))).finds
+    row = found[0].row  # ("c",) "2"
+    await shred("c")
+    await store.aput(("c",), "1", {"x": 2})  # its second key
+    back = NewItem(row.ns, row.key, None, None, None, None, None, "", (), row.body)
+    await store._driver.arun(inner.work(b"", Work(puts=[back])))
+    for reader in (store, vaults.open(pseudonymise_ids=True).store):
+        assert await reader.alist_namespaces() == [("a",), ("b", "kept"), ("c",)]
+        assert await reader.alist_namespaces(max_depth=1) == [("a",), ("b",), ("c",)]
+        assert await reader.alist_namespaces(prefix=("b",)) == [("b", "kept")]
+        assert {(item.namespace, item.key) for item in await reader.asearch(())} == {
+            (("a",), "own"), (("b", "kept"), "k"), (("c",), "1")
+        }  # fmt: skip
+        assert [item.key for item in await reader.asearch((), limit=1, offset=1)] != []
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["inside", "plaintext vectors"])
+async def test_rows_of_destroyed_keys_end_no_page(vaults: Vaults, plain: bool) -> None:
+    """Were they the newest, the nearest and the only ones of the first pages."""
+    vault = vaults.open(index={**INDEX, **({"plaintext_vectors": True} if plain else {})})
+    await vault.asetup()
+    store, keys = vault.store, vault.checkpointer._core.keys
+    living = [f"k{number}" for number in range(7)]
+    for key in living:
+        await store.aput(("n",), key, {"text": "aab word", "kind": "x", "n": 1})
+    await store.abatch([
+        PutOp(("n", "gone"), str(number), {"text": "aaa word", "kind": "x", "n": 1}) for number in range(60)
+    ])  # fmt: skip
+    owner = (await store._arun(keys.index())).owner(store._scope.tenant, b"n\0gone\0")
+    await vault.checkpointer._driver.arun(keys.shred([owner]))
+    for how in ({}, {"filter": {"kind": "x"}}, {"filter": {"n": {"$gte": 1}}}, {"query": "aaa"},
+                {"query": "word", "mode": "text"}):  # fmt: skip
+        pages: list[list[str]] = []
+        while not pages or len(pages[-1]) == 3:
+            found = await store.asearch((), limit=3, offset=3 * len(pages), **how)
+            pages.append([item.key for item in found])
+        if how:  # ranked or filtered, so read from the beginning each time
+            assert [len(page) for page in pages] == [3, 3, 1]
+        assert {key for page in pages for key in page} == set(living)
 
 
 async def test_ttl_moves_and_batches_work_sealed(vaults: Vaults) -> None:
