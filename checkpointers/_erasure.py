@@ -163,9 +163,8 @@ class Erasure:
         scope, eraser = self._saver._scope, self._telling(progress)
         while True:
             request = yield from steps.request(scope, eraser, subject, shared, reason, plan, own)
-            asked = set(request.tokens)
             done = yield from steps.advance(scope, eraser, request.id)
-            if (yield from steps.covers(scope, subject, asked)):
+            if (yield from steps.covers(scope, subject, done.tokens)):
                 return done.shown()
 
     def _telling(self, progress: Callable[[ErasureRequest], None] | None) -> Eraser:
@@ -180,9 +179,18 @@ class Erasure:
         shared: str = "keep",
         reason: str | None = None,
         progress: Callable[[ErasureRequest], None] | None = None,
+        own: str = "erase",
     ) -> list[ErasureRequest | StepvaultError]:
-        """Erase several people with one purge for all; what became of each, in order: the request, or why not."""
-        return self._saver._run(self._erase_many(subjects, shared, reason, progress))
+        """Erase several people with one purge for all; what became of each, in order: the request, or why not.
+
+        Args:
+            subjects: The people.
+            shared: As for `erase`.
+            reason: As for `erase`.
+            progress: As for `erase`.
+            own: What becomes of threads that are theirs alone: `"erase"`, or `"anonymise"`.
+        """
+        return self._saver._run(self._erase_many(subjects, shared, reason, progress, own))
 
     async def aerase_many(
         self,
@@ -191,9 +199,10 @@ class Erasure:
         shared: str = "keep",
         reason: str | None = None,
         progress: Callable[[ErasureRequest], None] | None = None,
+        own: str = "erase",
     ) -> list[ErasureRequest | StepvaultError]:
         """Async version of `erase_many`."""
-        return await self._saver._arun(self._erase_many(subjects, shared, reason, progress))
+        return await self._saver._arun(self._erase_many(subjects, shared, reason, progress, own))
 
     def _erase_many(
         self,
@@ -201,21 +210,26 @@ class Erasure:
         shared: str,
         reason: str | None,
         progress: Callable[[ErasureRequest], None] | None,
+        own: str,
     ) -> Op[list[ErasureRequest | StepvaultError]]:
         scope, found, eraser = self._saver._scope, list[Any](), self._telling(progress)
-        for subject in subjects:
+        asked = list(subjects)
+        for subject in asked:
             try:
-                request = yield from steps.request(scope, eraser, subject, shared, reason, None)
+                request = yield from steps.request(scope, eraser, subject, shared, reason, None, own)
                 found.append((yield from steps.advance(scope, eraser, request.id, until="told")))
             except StepvaultError as exc:
                 found.append(exc)
         if all(isinstance(one, StepvaultError) for one in found):
             return found
         eraser = replace(eraser, purged=(yield from self._eraser.purge(scope)))
-        for n, request in enumerate(found):
+        for n, (subject, request) in enumerate(zip(asked, found, strict=True)):
             if not isinstance(request, StepvaultError):
                 try:
-                    found[n] = (yield from steps.advance(scope, eraser, request.id)).shown()
+                    done = yield from steps.advance(scope, eraser, request.id)
+                    covered = yield from steps.covers(scope, subject, done.tokens)
+                    again = self._erase(subject, shared, reason, None, progress, own)
+                    found[n] = done.shown() if covered else (yield from again)
                 except StepvaultError as exc:
                     found[n] = exc
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ormsgpack
@@ -10,13 +11,16 @@ import ormsgpack
 from stepvault._core.ids import text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
-from stepvault._core.rows import DocChange, Elements, Guard
+from stepvault._core.rows import DocChange, Elements, Guard, Note, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import listing
 from stepvault.checkpointers._ops.context import Address, Scope, thread_of
+from stepvault.checkpointers._ops.inbox import index
+from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, entry_of, notes_of
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import SUBJECTS, check_living, hint, joined, of_thread, token
 from stepvault.erasure import Assigned, SubjectInfo
+from stepvault.errors import SubjectErasedError
 
 LINKS = "links"
 _PAGE = 100
@@ -36,18 +40,25 @@ def link(scope: Scope, subjects: Sequence[str]) -> Op[list[str]]:
         SubjectErasedError: One of them was erased.
     """
     while True:
-        docs: dict[bytes, Any] = {}
+        docs, bodies = dict[bytes, Any](), dict[bytes, bytes]()
         ids: dict[str, None] = {}
         for subject in subjects:
             for name in (yield from ids_of(scope, subject)):
                 ids.setdefault(name)
         for doc in (yield from scope.core.dialect.get_docs(space(scope, LINKS), [token(scope, name) for name in ids])):
-            docs[doc.key] = doc.version
+            docs[doc.key], bodies[doc.key] = doc.version, doc.body
         yield from check_living(scope, {token(scope, name): name for name in ids})
         body, version = scope.native.dumps(sorted(ids)), scope.core.random(8)
         changes = [DocChange(mark, body, version, docs.get(mark)) for mark in (token(scope, name) for name in ids)]
         if (yield from scope.core.dialect.write_docs(space(scope, LINKS), changes, durable=True)):
-            return sorted(ids)
+            break
+    try:  # whoever erases them writes the tombstone first and reads the links then
+        yield from check_living(scope, {token(scope, name): name for name in ids})
+    except SubjectErasedError:
+        back = [change._replace(body=bodies.get(change.key), expected=change.version) for change in changes]
+        yield from scope.core.dialect.write_docs(space(scope, LINKS), back, durable=True)
+        raise
+    return sorted(ids)
 
 
 def unlink(scope: Scope, tokens: Iterable[bytes]) -> Op[None]:
@@ -135,7 +146,7 @@ def _said(scope: Scope, thread_id: str, field: str) -> Op[tuple[str, ...]]:
 
 
 def attribute(scope: Scope, key: ThreadKey, names: tuple[str, ...]) -> Op[bool]:
-    """Add people to a thread, as a write that names them does."""
+    """Add people to a thread, as a write that names them does, and to the questions that are in it."""
     at = Address(key, b"", None, None, subjects=names)
     while True:
         thread = yield from thread_of(scope, key)
@@ -145,8 +156,20 @@ def attribute(scope: Scope, key: ThreadKey, names: tuple[str, ...]) -> Op[bool]:
         after = yield from joined(scope, at, state)
         if after.state == state:
             return False
+        asked = yield from _asked(scope, key, thread, names)
         guard = Guard(key, thread, thread.uid, scope.core.random(8), after.state.pack())
-        stored = yield from scope.core.dialect.put_writes(guard, Elements(), (), after.notes)
+        stored = yield from scope.core.dialect.put_writes(guard, Elements(), (), [*after.notes, *asked])
         scope.core.knowledge.forget(key)
         if stored is not None:
             return True
+
+
+def _asked(scope: Scope, key: ThreadKey, thread: ThreadRow, names: Sequence[str]) -> Op[list[Note]]:
+    """The questions of a thread with these people too; announced, so that their lists have them."""
+    named: list[tuple[str | None, Entry]] = []
+    for prefix in (WAITING, CLOSED):
+        for note in (yield from scope.core.dialect.notes(thread, prefix)):
+            entry = entry_of(scope, note.body) if note.body else None
+            if entry is not None and not set(names) <= set(entry.subjects):
+                named.append((None, replace(entry, subjects=tuple(dict.fromkeys([*entry.subjects, *names])))))
+    return notes_of(scope, (yield from index.announce(scope, key, thread.uid, thread.rev, named))) if named else []

@@ -22,11 +22,12 @@ from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
+from stepvault.checkpointers._ops.inbox.entries import Entry
 from stepvault.checkpointers._ops.inbox.upkeep import Upkeep, asks, on_writes
 from stepvault.checkpointers._ops.put import run_of
 from stepvault.checkpointers._ops.reads import ASKED, DONE, Along, along
-from stepvault.checkpointers._ops.subjects import NOBODY, confirm, joined, matters
-from stepvault.errors import ConfigurationError
+from stepvault.checkpointers._ops.subjects import NOBODY, check_named, confirm, joined, matters
+from stepvault.errors import ConfigurationError, SubjectErasedError, ThreadGoneError
 
 
 def put_writes(scope: Scope, at: Address, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> Op[None]:
@@ -76,16 +77,18 @@ def _store_rows(
     """Store writes as one row for ordinary channels and one per special channel; False if the former exists."""
     known = scope.core.knowledge.of(at.key)
     plain = [(channel, value) for _, channel, value in writes]
-    asking = asks(plain)
+    asking, announced = asks(plain), list[Entry]()
 
     def attempt(view: View | None) -> Op[bool | None]:
         if view is None and asking:  # what announces an interrupt names the revision of its thread
+            yield from check_named(scope, at)
             yield from _create(scope, at, known)
             return None
         encoder = encoder_for(scope, view, WRITE_INLINE_LIMIT)
         upkeep = Upkeep((), state_of(view))
         if asking or upkeep.state.pending:
             upkeep = yield from on_writes(scope, at, view, upkeep.state, task, path, plain)
+            announced.extend(upkeep.fresh)
         state, names = upkeep.state, NOBODY
         if matters(scope, at, state):
             state, names = yield from joined(scope, at, (yield from touched(scope, at, state)))
@@ -108,7 +111,11 @@ def _store_rows(
             yield from confirm(scope, at)
         return fresh
 
-    return (yield from store(scope, at, known, attempt, lambda view: False, at.checkpoint))
+    try:
+        return (yield from store(scope, at, known, attempt, lambda view: False, at.checkpoint))
+    except (SubjectErasedError, ThreadGoneError):
+        yield from index.withdraw(scope, at.key, announced)
+        raise
 
 
 def _create(scope: Scope, at: Address, known: Known) -> Op[None]:

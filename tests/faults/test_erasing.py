@@ -5,54 +5,91 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stepvault.checkpointers._erasure import Erasure
+from stepvault import Vault
+from stepvault.checkpointers._ops.effect_hints import SPACE as EFFECTS
 from stepvault.checkpointers._ops.erasing import requests
+from stepvault.checkpointers._ops.inbox.index import of_subject
 from stepvault.checkpointers._ops.spaces import space
-from stepvault.checkpointers._ops.subjects import SUBJECTS, token
+from stepvault.checkpointers._ops.subjects import DECIDERS, SUBJECTS, token
+from stepvault.erasure import STATES
 from stepvault.receipts import verify_receipts
-from tests.contract.matrix import Database, RedisClusterDatabase, matrix
+from tests.contract.matrix import KEYRING, Database, RedisClusterDatabase, SqliteDatabase, matrix
 from tests.faults.erasing import MARKER
 
 SETTINGS = [param for param in matrix(("sync",)) if param.values[0][0] is not RedisClusterDatabase]
-SOAK = pytest.param(8, marks=[pytest.mark.soak, pytest.mark.timeout(3000)])
+SOAK = pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])
 
 
 @pytest.mark.parametrize("database", SETTINGS, indirect=True)
-@pytest.mark.parametrize("rounds", [pytest.param(1, marks=pytest.mark.timeout(600)), SOAK])
-async def test_an_erasure_that_is_killed_ends_once(database: Database, rounds: int) -> None:
-    raw = await database.raw()
-    killed = 0
-    for tenant, dead in [found for seed in range(rounds) for found in erased(database, seed)]:
-        killed += dead
-        check(raw.for_tenant(tenant), tenant)
-    assert killed >= (200 if rounds > 1 else 20)
+@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
+@pytest.mark.parametrize("kills", [pytest.param(4, marks=pytest.mark.timeout(600)), SOAK])
+async def test_an_erasure_that_is_killed_ends_once(
+    database: Database, sealed: bool, kills: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{database.url}" if isinstance(database, SqliteDatabase) else database.url
+    options: dict[str, Any] = {**database.options}
+    if sealed:
+        options["keys_url"] = f"sqlite:///{tmp_path / 'keys.db'}"
+    runs = erased(url, {**options, "sealed": sealed}, kills)
+    with Vault.open(url, **options, **({"keyring": KEYRING} if sealed else {})) as vault:
+        for tenant, _ in runs:
+            check(vault.for_tenant(tenant), tenant)
+    died = Counter(state for _, states in runs for state in states)
+    assert died.total() >= kills
+    if kills >= 200:
+        with capsys.disabled():
+            print(f"\n{database.name}, {'sealed' if sealed else 'plain'}: {died.total()} killed, {dict(died)}")
+        assert set(died) >= {"before", *STATES[:-1]}, "in every state"
     assert MARKER.encode() not in database.content()
 
 
-def erased(database: Database, seed: int) -> list[tuple[str, int]]:
-    options = json.dumps(database.options)
-    words = [sys.executable, "-m", "tests.faults.erasing", database.module, database.saver_class, database.url]
-    done = subprocess.run([*words, options, str(seed)], check=True, stdout=subprocess.PIPE, text=True, timeout=600)
+def erased(url: str, options: dict[str, Any], kills: int) -> list[tuple[str, list[str]]]:
+    """Tenants under which workers were killed, and the states of the erasure they died in."""
+    words = [sys.executable, "-m", "tests.faults.erasing", url, json.dumps(options), "7", str(kills)]
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, timeout=3500)
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def check(saver: Any, tenant: str) -> None:
+def check(vault: Vault, tenant: str) -> None:
     """Nothing of the person is left, the others have what they had, and each request has one receipt."""
-    erasure = Erasure(saver)
-    assert erasure.plan("ann").threads == [], tenant
-    assert {thread.thread_id: thread.subjects for thread in saver.threads()} == {"both": ("bob",), "bob": ("bob",)}
+    saver, store = vault.checkpointer, vault.store
+    plan = vault.erasure.plan("ann", derived=True)
+    assert (plan.threads, plan.namespaces, plan.decisions) == ([], {}, 0), tenant
+    subjects = {thread.thread_id: thread.subjects for thread in saver.threads()}
+    assert subjects == {"both": ("bob",), "bob": ("bob",), "bob asks": ("bob",)}, tenant
     assert "'ann'" not in repr(saver.get_tuple({"configurable": {"thread_id": "both"}})), tenant
+    notes = (*store.thread_scope("bob"), "notes")
+    assert {item.namespace for item in store.search(())} == {notes, ("users", "bob"), ("users", "ann-2")}, tenant
+
+    found = [*vault.inbox.list(status="decided"), *vault.inbox.list()]
+    assert [(one.thread_id, one.subjects) for one in found] == [("bob asks", ("bob",))], tenant
+    assert found[0].decision is not None
+    assert (found[0].decision.by or "").startswith("erased:"), tenant
+
     run, scope = saver._run, saver._scope
-    assert run(scope.core.dialect.docs(space(scope, SUBJECTS), token(scope, "ann"), b"", 10)) == [], tenant
+    docs = lambda name, key: run(scope.core.dialect.docs(space(scope, name), key, b"", 10))  # noqa: E731
+    assert docs(SUBJECTS, token(scope, "ann")) == docs(DECIDERS, token(scope, "ann")) == [], tenant
+    assert docs("inbox", of_subject(scope, "ann")) == [], tenant
+    assert len(docs(EFFECTS, b"")) <= 1, tenant  # of bob's
+    if scope.core.keys is not None:
+        assert [key for key in vault.keys.of("ann") if key.wrapped_by is not None] == [], tenant
+    check_receipts(vault, tenant)
+
+
+def check_receipts(vault: Vault, tenant: str) -> None:
+    saver = vault.checkpointer
+    run, scope = saver._run, saver._scope
     assert run(requests.unfinished(scope)) == [], tenant
     done = run(requests.finished(scope))
     assert len(done) >= 1
     assert all(request.subjects == [] for request in done)
     receipts = {request.id: (request.receipt or {})["receipt"] for request in done}
-    report = verify_receipts(receipts, [key.public_key for key in erasure.signing_keys()])
+    report = verify_receipts(receipts, [key.public_key for key in vault.erasure.signing_keys()])
     assert report.complete, (tenant, report)
     assert list(report.last.values()) == [len(done)] == [report.genuine], "exactly one receipt each"

@@ -57,6 +57,9 @@ class Deadly:
     def run(self, op: Any) -> Any:
         return self._driver.run(self._watched(op))
 
+    async def arun(self, op: Any) -> Any:
+        return await self._driver.arun(self._watched(op))
+
     def close(self) -> None:
         self._driver.close()
 

@@ -6,8 +6,8 @@ and the receipts some of whose purge steps are to be tried again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from stepvault._core.plan import Op
@@ -133,12 +133,27 @@ def change(scope: Scope, request_id: str, alter: Callable[[Request], Request]) -
         changes = [DocChange(docs[0].key, _pack(scope, request), version, docs[0].version)]
         if request.state == "receipted":
             if before.state != "receipted":
-                changes += [DocChange(_OPEN + token, None, b"") for token in request.tokens]
+                marks = yield from scope.core.dialect.get_docs(space(scope, SPACE), [_OPEN + t for t in request.tokens])
+                mine = [mark for mark in marks if mark.body.decode() == request.id]
+                changes += [DocChange(mark.key, None, b"", mark.version) for mark in mine]
             left = any(step.retryable and not step.done for step in request.steps)
             mark = _UNPURGED + request.id.encode()
             changes.append(DocChange(mark, request.id.encode() if left else None, version if left else b""))
         if (yield from scope.core.dialect.write_docs(space(scope, SPACE), changes, durable=True)):
             return request
+
+
+def widen(scope: Scope, current: Request, ids: Mapping[bytes, str]) -> Op[Request]:
+    """Take more ids of the person into a request that has not begun; a request of their own may be open beside it."""
+
+    def alter(present: Request) -> Request:
+        new = [(mark, name) for mark, name in ids.items() if mark not in present.tokens]
+        if present.state != "received" or not new:
+            return present
+        tokens, names = zip(*new, strict=True)
+        return replace(present, tokens=[*present.tokens, *tokens], subjects=[*present.subjects, *names])
+
+    return (yield from change(scope, current.id, alter))
 
 
 def _pack(scope: Scope, request: Request) -> bytes:

@@ -22,7 +22,7 @@ from stepvault.checkpointers._ops.erasing.anonymising import Fields, Person, ano
 from stepvault.checkpointers._ops.erasing.items import Items, Theirs
 from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.fencing import shut
-from stepvault.checkpointers._ops.inbox import decisions, keeping
+from stepvault.checkpointers._ops.inbox import decisions, keeping, queries
 from stepvault.checkpointers._ops.spaces import drop_docs, space
 from stepvault.checkpointers._ops.subjects import DECIDERS, PREFIX, SUBJECTS, TOMBSTONES, token
 from stepvault.erasure import STATES, ErasurePlan, PurgeStep, check_signing
@@ -71,6 +71,8 @@ def request(
     check_signing()
     if shared not in ("keep", "erase", "anonymise"):
         raise ConfigurationError(f'shared must be "keep", "erase" or "anonymise", not {shared!r}.')
+    if own not in ("erase", "anonymise"):
+        raise ConfigurationError(f'own must be "erase" or "anonymise", not {own!r}.')
     ids = yield from people.ids_of(scope, subject)
     marks = [token(scope, name) for name in ids]
     yield from _check_hold(scope, marks)
@@ -116,22 +118,40 @@ def _moved(scope: Scope, current: Request, state: str, **fields: Any) -> Op[Requ
 
 
 def _tombstone(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
-    """Close the door. A hold set at this very moment wins: it is looked for again once the tombstone stands."""
-    yield from _check_hold(scope, current.tokens)
+    """Close the door. A hold set at this very moment wins: it is looked for again once the tombstone stands.
+
+    Links are looked for again too: once it stands, nobody adds another id to these.
+    """
     now = yield from scope.core.dialect.now()
-    body = ormsgpack.packb({"standing": True, "request": current.id, "at": now})
-    yield from _write_stones(scope, current.tokens, body)
-    try:
+    while True:
         yield from _check_hold(scope, current.tokens)
-    except HoldError:
-        yield from _write_stones(scope, current.tokens, None)
-        raise
+        body = ormsgpack.packb({"standing": True, "request": current.id, "at": now})
+        yield from _write_stones(scope, current.tokens, body)
+        try:
+            yield from _check_hold(scope, current.tokens)
+        except HoldError:
+            yield from _write_stones(scope, current.tokens, None)
+            raise
+        ids = yield from _linked(scope, current)
+        if not ids:
+            break
+        current = yield from requests.widen(scope, current, {token(scope, name): name for name in ids})
+        if current.state != "received":
+            return current
     yield from eraser.items.refuse(current.tokens)
     if eraser.journal is not None:
         for mark in current.tokens:
             line = {"token": mark.hex(), "tenant": scope.tenant.hex(), "request": current.id, "at": now}
             yield Call(lambda line=line: eraser.journal(line))  # type: ignore[misc]
     return (yield from _moved(scope, current, "tombstoned", tombstoned=now))
+
+
+def _linked(scope: Scope, current: Request) -> Op[list[str]]:
+    """Ids that were linked to those of a request since it was made."""
+    found: dict[str, None] = {}
+    for name in current.subjects:
+        found.update(dict.fromkeys((yield from people.ids_of(scope, name))))
+    return [name for name in found if name not in current.subjects]
 
 
 def _write_stones(scope: Scope, marks: Sequence[bytes], body: bytes | None) -> Op[None]:
@@ -149,6 +169,8 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
             yield from drop_docs(scope, SUBJECTS, [*hints])
             yield from _count(scope, eraser, current, counts)
         yield from _count(scope, eraser, current, {"decisions": (yield from _forget_decisions(scope, mark))})
+    for name in current.subjects:
+        yield from queries.tidy(scope, name)
     items = yield from eraser.items.delete(theirs(scope, current), current.tokens)
     yield from reads.drop_pins(scope, lambda namespace: eraser.items.holds(namespace, theirs(scope, current)))
     yield from _count(scope, eraser, current, {"items": items})
@@ -338,6 +360,8 @@ def _verify(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
         if len(rows) < _PAGE:
             break
         after = rows[-1].no
+    for name in current.subjects:
+        yield from queries.tidy(scope, name)
     found = found or bool((yield from eraser.items.count(theirs(scope, current))))
     if found or (yield from _shred_the_rest(scope, current)):
         return (yield from _moved(scope, current, "tombstoned"))

@@ -207,6 +207,19 @@ def verified(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[Place, Foun
     return kept
 
 
+def tidy(scope: Scope, subject: str) -> Op[None]:
+    """Drop what leads from a person to interrupts that are not there: a writer was killed, or refused, before them."""
+    family = index.of_subject(scope, subject)
+    after = family
+    while True:
+        places = yield from index.places(scope, family, after, _PAGE)
+        for place in places:
+            yield from verified(scope, [place, *(yield from index.beside(scope, place))])
+        if len(places) < _PAGE:
+            return
+        after = places[-1].key
+
+
 def look_up(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[ThreadRow | None, Found | None]]]:
     """Each thread as it stands, and the interrupt in it."""
     keys = [ThreadKey(scope.tenant, place.thread) for place in places]

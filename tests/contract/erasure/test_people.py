@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
+import ormsgpack
 import pytest
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
+from langgraph.types import interrupt
 
+from stepvault import Vault
+from stepvault._upkeep import copy_over
+from stepvault.checkpointers._erasure import Erasure
+from stepvault.checkpointers._inbox import Inbox
+from stepvault.checkpointers._ops import people
+from stepvault.checkpointers._ops.erasing import steps
 from stepvault.checkpointers._ops.spaces import space
-from stepvault.checkpointers._ops.subjects import SUBJECTS, hint
+from stepvault.checkpointers._ops.subjects import SUBJECTS, hint, token
 from stepvault.checkpointers._subjects import Subjects
 from stepvault.errors import ConfigurationError, HoldError, SubjectErasedError
 from tests.contract.building import config, put
@@ -79,6 +89,31 @@ async def test_older_threads_are_attributed_by_their_metadata(database: Database
     assert await names(saver) == {"two", "three", "four"}
 
 
+async def test_questions_that_wait_name_whom_their_thread_is_given_to(async_database: Database, tmp_path: Path) -> None:
+    saver = await async_database.raw()
+    graph = StateGraph(MessagesState).add_node("ask", lambda state: {"messages": [("ai", interrupt("?"))]})
+    compiled = graph.add_edge(START, "ask").compile(checkpointer=saver)
+    await compiled.ainvoke({"messages": []}, config("0", customer="ann"))
+    await compiled.ainvoke({"messages": []}, config("1", user_id="bob"))
+    inbox = Inbox(saver)
+    assert list(await inbox.alist(subject="ann")) == []
+    assert (await Subjects(saver).aassign("customer")).threads == 1
+    assert await saver._arun(people.attribute(saver._scope, saver._scope.key("1"), ("ann",)))
+    assert [one.subjects for one in await inbox.alist(subject="ann")] == [("ann",), ("bob", "ann")]
+    assert [one.thread_id for one in await inbox.alist(subject="bob")] == ["1"]
+
+    with Vault.open(f"sqlite:///{tmp_path / 'a.db'}") as source, Vault.open(f"sqlite:///{tmp_path / 'b.db'}") as copy:
+        graph.compile(checkpointer=source.checkpointer).invoke({"messages": []}, config(user_id="ann"))
+        copy_over(source, copy)
+        assert [one.subjects for one in copy.inbox.list(subject="ann")] == [("ann",)]
+        copy.erasure.erase("ann")
+        assert list(copy.inbox.list(status=None)) == []
+
+    assert (await erasure_of(async_database.under_async_names(saver)).aerase("ann")).counts["shared"] == 1
+    assert list(await inbox.alist(subject="ann", status=None)) == []
+    assert [one.subjects for one in await inbox.alist()] == [("bob",)]
+
+
 async def test_people_are_listed_page_by_page(database: Database) -> None:
     saver = await database.saver()
     await filled(saver, [f"p{n}" for n in range(7)])
@@ -112,7 +147,7 @@ async def test_an_index_that_was_lost_is_made_anew(rebuild: bool, database: Data
 
 async def lose_index(saver: Any, mode: str) -> None:
     scope = saver._scope
-    lost = [hint(scope, person, scope.key(f"thread of {person}"))._replace(body=None) for person in ("ann", "bob")]
+    lost = [hint(scope, person, scope.key(f"thread of {person}"))._replace(body=None) for person in ("bob", "ann")]
     op = scope.core.dialect.write_docs(space(scope, SUBJECTS), lost)
     saver._run(op) if mode == "sync" else await saver._arun(op)
 
@@ -139,3 +174,63 @@ async def test_erasing_several_purges_once_and_says_what_became_of_each(database
     assert isinstance(bob, HoldError)
     assert await names(saver) == {"thread of bob", "nobody's"}
     assert [request.receipt["receipt"]["number"] for request in (ann, carl)] == [1, 2]
+
+
+@pytest.mark.parametrize("how", ["erase", "erase_many", "resume"])
+async def test_ids_that_are_linked_meanwhile_go_too(how: str, async_database: Database) -> None:
+    """An erasure was asked for, and then two more ids of the person became known, one of which is being erased too."""
+    saver = await async_database.raw()
+    await filled(saver, ("ann", "ann@old", "a-17", "bob"))
+    erasure, eraser = erasure_of(saver), Erasure(saver)._eraser
+    for asked in ("ann", "a-17"):
+        await saver._arun(steps.request(saver._scope, eraser, asked, "keep", None, None))
+    assert await subjects_of(saver).alink("ann", "ann@old", "a-17")
+    if how == "erase":
+        assert (await erasure.aerase("ann")).counts["threads"] == 3
+        await erasure.aresume()
+    elif how == "erase_many":
+        assert (await erasure.aerase_many(["ann", "a-17"]))[0].counts["threads"] == 3
+        await erasure.aresume()  # the other one may have been taken for both
+    else:
+        assert {done.counts.get("threads", 0) for done in await erasure.aresume()} == {0, 3}
+    assert await erasure.aresume() == []
+    assert await names(saver) == {"thread of bob", "nobody's"}
+    for subject in ("ann", "ann@old", "a-17"):
+        with pytest.raises(SubjectErasedError):
+            await subjects_of(saver).alink(subject, "bob")
+        assert await subjects_of(saver).aids(subject) == (subject,)
+
+
+async def test_a_link_that_meets_a_tombstone_is_taken_back(
+    async_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = await async_database.raw()
+    await subjects_of(saver).alink("bob", "b-1")
+    real = people.check_living
+    monkeypatch.setattr(people, "check_living", lambda scope, tokens: real(scope, {}))
+    linking = people.link(saver._scope, ["bob", "ann"])
+    request = next(linking)
+    while True:  # up to the write of the links, after the look at tombstones
+        reply = await saver._driver.arun(_one_request(request))
+        if await subjects_of(saver).aids("ann") != ("ann",):
+            break
+        request = linking.send(reply)
+    monkeypatch.undo()
+    await saver._arun(steps._write_stones(saver._scope, [token(saver._scope, "ann")], ormsgpack.packb({"standing": 1})))
+    with pytest.raises(SubjectErasedError):
+        await saver._arun(_rest(linking, reply))
+    assert await subjects_of(saver).aids("ann") == ("ann",)
+    assert set(await subjects_of(saver).aids("bob")) == {"bob", "b-1"}
+
+
+def _one_request(request: Any) -> Any:
+    return (yield request)
+
+
+def _rest(op: Any, reply: Any) -> Any:
+    request = op.send(reply)
+    while True:
+        try:
+            request = op.send((yield request))
+        except StopIteration as stop:
+            return stop.value
