@@ -69,7 +69,8 @@ class Deadly:
             request = next(op)
             while True:
                 due = isinstance(request, (Batch, Atomic)) and next(self._batches) == self._at
-                if due and self._kind == "before":
+                whole = isinstance(request, Batch) and request.outside  # what no transaction may hold
+                if due and (self._kind == "before" or (self._kind == "half" and whole)):
                     kill()
                 if due and self._kind == "half":
                     request = Atomic(_half(request), "write")
