@@ -197,6 +197,10 @@ class Dialect(Protocol):
         """Remove up to `limit` expired items of any tenant."""
         ...
 
+    def overdue(self) -> Op[int]:
+        """How many items of any tenant a sweep would remove."""
+        ...
+
     def index(self) -> Op[IndexRecord | None]:
         """The vector index of this database."""
         ...

@@ -277,6 +277,9 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
     def sweep(self, limit: int) -> Op[int]:
         return (yield from self.inner.sweep(limit))
 
+    def overdue(self) -> Op[int]:
+        return (yield from self.inner.overdue())
+
     # -- vector index
 
     def index(self) -> Op[IndexRecord | None]:

@@ -34,6 +34,7 @@ _SPANS: Mapping[str, Sequence[Span]] = {
     "receipts": (),
     "signing": (),
     "inbox": (),
+    "sweeps": (),
 }
 SPACES = tuple(_SPANS)
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange, ThreadRow
-from stepvault._core.state import State
+from stepvault._core.state import FOREVER, State
 from stepvault.checkpointers._ops.context import TTL_KEY, Address, Core, Scope
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.ttl import check_minutes
@@ -46,30 +46,38 @@ def is_over(core: Core, thread: ThreadRow) -> Op[bool]:
 
 def touched(scope: Scope, at: Address, state: State) -> Op[State]:
     """The state with the deadline that activity now gives it; makes sure that a sweep looks at the thread."""
-    ttl = _ttl_of(scope, at, state)
-    if ttl is None:
-        return state if state.expires_at is None else replace(state, ttl=None, expires_at=None)
+    ttl, by_default = _ttl_of(scope, at, state)
+    if ttl is None or ttl == FOREVER:
+        if (state.ttl, state.expires_at, state.ttl_by_default) == (ttl, None, False):
+            return state
+        return replace(state, ttl=ttl, expires_at=None, ttl_by_default=False)
     now = yield from db_now(scope.core)
     if state.expires_at is None:
         yield from watch(scope, at.key, now + ttl)
-    return replace(state, ttl=ttl if at.ttl is not None else state.ttl, expires_at=now + ttl)
+    return replace(state, ttl=ttl, expires_at=now + ttl, ttl_by_default=by_default)
 
 
-def _ttl_of(scope: Scope, at: Address, state: State) -> int | None:
-    """Milliseconds: what the config says, else what the thread was told before, else the default."""
+def _ttl_of(scope: Scope, at: Address, state: State) -> tuple[int | None, bool]:
+    """Milliseconds, and whether they are a default.
+
+    What the config says, else what the thread was told before, else the default of this saver, else the one that the
+    thread has of another: a saver without `ttl` is no reason to keep personal data for ever.
+    """
     if at.ttl is not None:
         minutes = check_minutes(TTL_KEY, at.ttl.minutes)
-        return None if minutes is None else int(minutes * MINUTE)
-    if state.ttl is not None:
-        return state.ttl
-    return None if scope.core.ttl.default_ttl is None else int(scope.core.ttl.default_ttl * MINUTE)
+        return (FOREVER if minutes is None else int(minutes * MINUTE)), False
+    if state.ttl is not None and not state.ttl_by_default:
+        return state.ttl, False
+    default = scope.core.ttl.default_ttl
+    return (state.ttl if default is None else int(default * MINUTE)), True
 
 
 def watch(scope: Scope, key: ThreadKey, when: int) -> Op[None]:
     """Have a sweep look at a thread at a time."""
-    change = DocChange(_doc_key(scope, key, when), key.thread, scope.core.random(8))
-    yield from scope.core.dialect.write_docs(space(scope, SPACE), [change])
+    yield from scope.core.dialect.write_docs(space(scope, SPACE), [watching(scope, key, when)])
 
 
-def _doc_key(scope: Scope, key: ThreadKey, when: int) -> bytes:
-    return when.to_bytes(8, "big") + scope.mark(hashlib.blake2b(key.thread, digest_size=8).digest())[:8]
+def watching(scope: Scope, key: ThreadKey, when: int) -> DocChange:
+    """What has a sweep look at a thread at a time."""
+    mark = scope.mark(hashlib.blake2b(key.thread, digest_size=8).digest())[:8]
+    return DocChange(when.to_bytes(8, "big") + mark, key.thread, scope.core.random(8))

@@ -120,10 +120,11 @@ def _store_rows(
 
 def _create(scope: Scope, at: Address, known: Known) -> Op[None]:
     """Make an empty thread; whoever else made it meanwhile did as well."""
-    guard = guard_for(scope, at, None, State())
+    state = yield from touched(scope, at, State())
+    guard = guard_for(scope, at, None, state)
     stored = yield from scope.core.dialect.put_writes(guard, Elements(), ())
     if stored is not None:
-        settle(at, known, None, guard, stored[0], State(), encoder_for(scope, None, 0))
+        settle(at, known, None, guard, stored[0], state, encoder_for(scope, None, 0))
 
 
 def _answered(state: State, task: bytes, writes: list[tuple[int, str, Any]]) -> State:

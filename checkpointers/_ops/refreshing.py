@@ -37,7 +37,8 @@ def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
 
 
 def _lifetime(scope: Scope, state: State) -> float | None:
-    if state.ttl is not None:
+    """How long it lives; None if a reader does not count: a support tool without `ttl` that looks at it."""
+    if state.ttl is not None and not state.ttl_by_default:
         return state.ttl
     return None if scope.core.ttl.default_ttl is None else scope.core.ttl.default_ttl * 60_000
 

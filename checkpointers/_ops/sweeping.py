@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from langchain_core.runnables import RunnableConfig
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
-from stepvault._core.rows import DocChange, ThreadRow
+from stepvault._core.rows import Doc, ThreadRow
 from stepvault._core.state import State
-from stepvault.checkpointers._ops import reads, retention
+from stepvault.checkpointers._ops import reads, remains, retention
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.expiry import MINUTE, SPACE, watch
+from stepvault.checkpointers._ops.expiry import MINUTE, SPACE, db_now, watching
 from stepvault.checkpointers._ops.inbox import keeping
-from stepvault.checkpointers._ops.spaces import space
+from stepvault.checkpointers._ops.spaces import drop_docs, space
 from stepvault.ttl import Retention, SweepReport
 
 logger = logging.getLogger("stepvault")
@@ -41,6 +42,7 @@ def sweep(scope: Scope, limit: int | None, seconds: float | None, *, dry_run: bo
     ends = float("inf") if seconds is None else began + seconds
     report = yield from _sweep_expired(scope, limit, ends, dry_run=dry_run)
     if not dry_run:
+        yield from remains.clear(scope, (yield from db_now(core)))
         yield from reads.heal(scope)
     if core.retention is not None and not report.more:
         report = yield from _trim_all(scope, core.retention, report, ends, dry_run=dry_run)
@@ -75,55 +77,97 @@ def _trim_all(scope: Scope, kept: Retention, report: SweepReport, ends: float, *
 def _sweep_expired(scope: Scope, limit: int | None, ends: float, *, dry_run: bool) -> Op[SweepReport]:
     """Remove expired threads, oldest deadline first. Any number of sweeps may run at once: each thread goes once."""
     core = scope.core
+    sweep = core.random(12)
     removed = checkpoints = kept = 0
-    after, more = b"", False
-    while not more:
-        now = yield from core.dialect.now()
+    after, began = b"", False
+    while True:
+        now = yield from db_now(core)
         docs = yield from core.dialect.docs(space(scope, SPACE), b"", after, _PAGE)
         due = [doc for doc in docs if int.from_bytes(doc.key[:8], "big") <= now]
-        keys = [ThreadKey(scope.tenant, doc.body) for doc in due]
-        found = yield from core.dialect.notes_at([(key, b"") for key in keys])
-        seen: list[bytes] = []
-        for doc, key, (thread, _) in zip(due, keys, found, strict=True):
-            more = core.monotonic() >= ends or (limit is not None and removed >= limit)
-            if more:
-                break
-            after = doc.key
-            looked, gone = yield from _sweep_one(scope, key, thread, now, dry_run)
-            if looked:
-                seen.append(doc.key)
-            if gone is None:
-                kept += 1
-            else:
-                removed += 1
-                checkpoints += gone
-        if seen:
-            yield from core.dialect.write_docs(space(scope, SPACE), [DocChange(doc, None, b"") for doc in seen])
-        if len(due) < _PAGE:
+        left = _PAGE if limit is None else limit - removed
+        more = bool(due) and (left <= 0 or core.monotonic() >= ends)
+        if not due or more:
             break
+        page = yield from _looked_up(scope, due[:left], now)
+        kept += len(page.living)
+        gone = (yield from _counted(scope, page)) if dry_run else (yield from _cleared(scope, page, sweep, now))
+        began = began or bool(page.expired)
+        removed += len(gone)
+        checkpoints += sum(gone)
+        after = due[:left][-1].key
+    if began and not dry_run:
+        yield from remains.done(scope, sweep)
     return SweepReport(removed, checkpoints, kept, timedelta(0), more)
 
 
-def _sweep_one(
-    scope: Scope, key: ThreadKey, thread: ThreadRow | None, now: int, dry_run: bool
-) -> Op[tuple[bool, int | None]]:
-    """Remove a thread if its time is over.
+@dataclass(slots=True)
+class _Page:
+    """Docs that said of threads to look at them now, by how those threads stand."""
 
-    Returns whether what led here has served, and how many checkpoints went (None: the thread stays).
+    expired: list[tuple[Doc, ThreadKey, ThreadRow]] = field(default_factory=list)
+    living: list[tuple[Doc, ThreadKey, int | None]] = field(default_factory=list)  # when to look again, if ever
+    missing: list[tuple[Doc, ThreadKey]] = field(default_factory=list)
+
+
+def _looked_up(scope: Scope, docs: Sequence[Doc], now: int) -> Op[_Page]:
+    page = _Page()
+    keys = [ThreadKey(scope.tenant, doc.body) for doc in docs]
+    found = yield from scope.core.dialect.notes_at([(key, b"") for key in keys])
+    for doc, key, (thread, _) in zip(docs, keys, found, strict=True):
+        if thread is None:
+            page.missing.append((doc, key))
+            continue
+        state = State.unpack(thread.extents)
+        pinned = bool(state.pending) and scope.core.ttl.pin_interrupted
+        if state.expires_at is None:
+            page.living.append((doc, key, None))
+        elif state.expires_at > now or pinned:
+            page.living.append((doc, key, max(state.expires_at, now + MINUTE if pinned else 0)))
+        else:
+            page.expired.append((doc, key, thread))
+    return page
+
+
+def _counted(scope: Scope, page: _Page) -> Op[list[int]]:
+    """How many checkpoints each thread has that would go."""
+    counts = []
+    for _, key, _ in page.expired:
+        skeleton = yield from scope.core.dialect.skeleton(key)
+        counts.append(len(skeleton.checkpoints) if skeleton else 0)
+    return counts
+
+
+def _cleared(scope: Scope, page: _Page, sweep: bytes, now: int) -> Op[list[int]]:
+    """Remove what has expired; how many checkpoints each had that this sweep removed.
+
+    What led here is dropped last: who is killed before has left it to the next.
     """
-    core = scope.core
-    if thread is None:
-        if not dry_run:  # whoever removed it may have been killed before its memory
-            yield from reads.forget(scope, key)
-        return not dry_run, None
-    state = State.unpack(thread.extents)
-    pinned = state.pending and core.ttl.pin_interrupted
-    if state.expires_at is None or state.expires_at > now or pinned:
-        if not dry_run and state.expires_at is not None:
-            yield from watch(scope, key, max(state.expires_at, now + MINUTE if pinned else 0))
-        return not dry_run, None
-    if dry_run:
-        skeleton = yield from core.dialect.skeleton(key)
-        return False, len(skeleton.checkpoints) if skeleton else 0
-    removed = yield from keeping.delete(scope, key, thread.rev)
-    return removed is not None, removed  # active at this very moment: the next sweep looks again
+    if page.missing:  # whoever removed them may have been killed before their memory
+        yield from reads.forget_all(scope, [(key, ()) for _, key in page.missing])
+    again = [watching(scope, key, when) for _, key, when in page.living if when is not None]
+    if again:
+        yield from scope.core.dialect.write_docs(space(scope, SPACE), again)
+    removed: list[int | None] = []
+    if page.expired:
+        yield from remains.note(scope, sweep, [key for _, key, _ in page.expired], now)
+        removed = yield from _removed(scope, [(key, thread) for _, key, thread in page.expired])
+    served = [doc.key for doc, _ in page.missing] + [doc.key for doc, _, _ in page.living]
+    served += [doc.key for (doc, _, _), count in zip(page.expired, removed, strict=True) if count is not None]
+    yield from drop_docs(scope, SPACE, served)
+    return [count for count in removed if count is not None]
+
+
+def _removed(scope: Scope, threads: Sequence[tuple[ThreadKey, ThreadRow]]) -> Op[list[int | None]]:
+    """Remove threads together, and by themselves those that are too large for that.
+
+    None for those that were written or removed at this very moment; the next sweep looks again.
+    """
+    removed = yield from keeping.delete_all(scope, threads)
+    stayed = [place for place, count in enumerate(removed) if count is None]
+    if stayed:
+        found = yield from scope.core.dialect.notes_at([(threads[place][0], b"") for place in stayed])
+        for place, (thread, _) in zip(stayed, found, strict=True):
+            key, before = threads[place]
+            if thread is not None and thread.rev == before.rev:
+                removed[place] = yield from keeping.delete(scope, key, before.rev)
+    return removed

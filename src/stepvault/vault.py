@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
+from stepvault._core.plan import Op
 from stepvault._upkeep import Upkeep
 from stepvault.checkpointers._beside import Threads
 from stepvault.checkpointers._conversion import SETTLE, SealProgress
@@ -29,6 +30,7 @@ from stepvault.stores._beside import Beside
 from stepvault.stores._conversion import ItemConversion
 from stepvault.stores._ops import remove
 from stepvault.stores._ops import threads as store_threads
+from stepvault.stores._ops.context import Scope
 from stepvault.stores._store import SyncManners
 from stepvault.ttl import SweepReport
 from stepvault.verification import VerifyReport
@@ -291,24 +293,18 @@ class Vault(Upkeep):
         )
 
     def sweep(self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False) -> SweepReport:
-        """Remove expired threads and items, shorten histories, and say what was done. See `sweep` of the checkpointer.
+        """Remove expired threads and items, shorten histories, and say what was done; see `sweep` of the checkpointer.
 
-        A dry run counts threads and checkpoints, not items.
+        Items are counted in a dry run too; `limit` and `seconds` are for threads.
         """
-        items = 0
-        if not dry_run:
-            items = self.store._run(remove.sweep(self.store._scope))
-            self.store._run(store_threads.orphans(self.store._scope))
+        items = self.store._run(_sweep_items(self.store._scope, dry_run=dry_run))
         return replace(self._checkpointer.sweep(limit=limit, seconds=seconds, dry_run=dry_run), items=items)
 
     async def asweep(
         self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False
     ) -> SweepReport:
         """Async version of `sweep`."""
-        items = 0
-        if not dry_run:
-            items = await self.store._arun(remove.sweep(self.store._scope))
-            await self.store._arun(store_threads.orphans(self.store._scope))
+        items = await self.store._arun(_sweep_items(self.store._scope, dry_run=dry_run))
         done = await self._checkpointer.asweep(limit=limit, seconds=seconds, dry_run=dry_run)
         return replace(done, items=items)
 
@@ -335,6 +331,14 @@ class Vault(Upkeep):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+
+def _sweep_items(scope: Scope, *, dry_run: bool) -> Op[int]:
+    if dry_run:
+        return (yield from remove.overdue(scope))
+    items = yield from remove.sweep(scope)
+    yield from store_threads.orphans(scope)
+    return items
 
 
 def _parts(url: str | None, options: dict[str, Any]) -> Parts:

@@ -38,3 +38,8 @@ def sweep(scope: Scope) -> Op[int]:
         total += removed
         if removed < SWEEP_PAGE:
             return total
+
+
+def overdue(scope: Scope) -> Op[int]:
+    """How many expired items a sweep would remove."""
+    return (yield from scope.core.dialect.overdue())

@@ -311,6 +311,10 @@ class PostgresDialect:
         ((count,),) = yield from self._ask("sweep", limit=Int8(limit))
         return count  # type: ignore[no-any-return]
 
+    def overdue(self) -> Op[int]:
+        ((count,),) = yield from self._ask("overdue")
+        return count  # type: ignore[no-any-return]
+
 
 def _number(text: str) -> bytes:
     return struct.pack(">q", int(text))

@@ -184,6 +184,9 @@ WITH gone AS (
     RETURNING 1)
 SELECT count(*) FROM gone
 
+-- name: overdue
+SELECT count(*) FROM {item} WHERE expires_at <= {now}
+
 -- name: index
 SELECT dims, distance, model, ready, (
     SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector')

@@ -182,26 +182,42 @@ class RedisDialect(Exchanging, Walking):
             yield Batch([Command(("ZADD", registry, 0, group.labels))])
 
     def sweep(self, limit: int) -> Op[int]:
-        total, cursor = 0, b"0"
-        while True:
-            (reply,) = yield Batch([Command(("SSCAN", self.keys.mortal, cursor, "COUNT", _PAGE))])
-            cursor, members = reply
-            for member in members:
-                total += yield from self._sweep_group(unpack_member(member), limit)
-            if int(cursor) == 0:
-                return total
+        total = 0
+        cursor: bytes | None = b"0"
+        while cursor is not None:
+            groups, cursor = yield from self._mortal(cursor)
+            replies = yield from self._in_each(groups, "sweep", limit)
+            yield from self._rest([group for group, reply in zip(groups, replies, strict=True) if not reply[1]])
+            for group, (removed, _, left) in zip(groups, replies, strict=True):
+                total += removed
+                if not left:
+                    yield from self._deregister(group)
+        return total
 
-    def _sweep_group(self, group: Group, limit: int) -> Op[int]:
-        ((removed, deadlines, left),) = yield Batch([Script("sweep", self.keys.group(group), (limit,))])
-        if not deadlines:
-            member = pack_member(group)
-            yield Batch([Command(("SREM", self.keys.mortal, member))])
-            (count,) = yield Batch([Command(("ZCARD", self.keys.group(group)[2]))])
-            if count:
-                yield Batch([Command(("SADD", self.keys.mortal, member))])
-        if not left:
-            yield from self._deregister(group)
-        return removed  # type: ignore[no-any-return]
+    def overdue(self) -> Op[int]:
+        total = 0
+        cursor: bytes | None = b"0"
+        while cursor is not None:
+            groups, cursor = yield from self._mortal(cursor)
+            total += sum((yield from self._in_each(groups, "overdue")))
+        return total
+
+    def _mortal(self, cursor: bytes) -> Op[tuple[list[Group], bytes | None]]:
+        """Some of the groups that have deadlines, and where to go on."""
+        ((following, members),) = yield Batch([Command(("SSCAN", self.keys.mortal, cursor, "COUNT", _PAGE))])
+        return list(map(unpack_member, members)), following if int(following) else None
+
+    def _in_each(self, groups: Sequence[Group], script: str, *args: Any) -> Op[list[Any]]:
+        return (yield Batch([Script(script, self.keys.group(group), args) for group in groups])) if groups else []
+
+    def _rest(self, groups: Sequence[Group]) -> Op[None]:
+        """Take groups without deadlines out of those that have some; back in if they have one after all."""
+        if groups:
+            yield Batch([Command(("SREM", self.keys.mortal, *map(pack_member, groups)))])
+            counts = yield Batch([Command(("ZCARD", self.keys.group(group)[2])) for group in groups])
+            again = [pack_member(group) for group, count in zip(groups, counts, strict=True) if count]
+            if again:
+                yield Batch([Command(("SADD", self.keys.mortal, *again))])
 
     # -- vector index
 

@@ -198,6 +198,10 @@ class SqliteDialect:
     def sweep(self, limit: int) -> Op[int]:
         return (yield Atomic(self._sweep(limit), "write"))  # type: ignore[no-any-return]
 
+    def overdue(self) -> Op[int]:
+        ((count,),) = yield Atomic(_one(Stmt(SQL["overdue"])), "read")
+        return count  # type: ignore[no-any-return]
+
     def _sweep(self, limit: int) -> Op[int]:
         expired = yield from _one(Stmt(SQL["expired"], (limit,)))
         names = ("drop_vector_no", *(["drop_text_no"] if self._text else []), "drop_item_no")

@@ -111,6 +111,9 @@ DELETE FROM stepvault_item WHERE tenant = ?1 AND ns >= ?2 AND ns < ?3
 -- name: expired
 SELECT no FROM stepvault_item WHERE expires_at <= {now} ORDER BY expires_at LIMIT ?1
 
+-- name: overdue
+SELECT count(*) FROM stepvault_item WHERE expires_at <= {now}
+
 -- name: drop_vector_no
 DELETE FROM stepvault_vector WHERE item = ?1
 

@@ -1,7 +1,8 @@
 """Processes that sweep, and are killed, or meet those who write.
 
 Run as a program: `kill` kills a sweep at each of its batches, each under a tenant of its own; `many` has several sweep
-the same threads at once; `race` has one sweep while another writes, reads and copies threads that live for a moment.
+the same threads at once; `race` has one sweep while another writes, reads, copies and resumes threads that live for a
+moment.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ import sys
 import time
 from typing import Any
 
-from stepvault.checkpointers._ops import copying
+from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
+from langgraph.types import Interrupt
+
+from stepvault.checkpointers._inbox import Inbox
+from stepvault.checkpointers._ops import copying, sweeping
 from stepvault.errors import ConfigurationError, ConflictError, ThreadGoneError
 from tests.contract.building import checkpoint, config
 from tests.faults.erasing import Processes
@@ -30,29 +35,40 @@ def put(saver: Any, thread: str, minutes: float | None, text: str = MARKER) -> N
     saver.put_writes(stored, [("a", text)], "task")
 
 
+def ask(saver: Any, thread: str, minutes: float) -> str:
+    """A thread with an interrupt; its id."""
+    made = checkpoint({"a": MARKER})
+    at = config(thread, user_id="ann", stepvault_ttl=minutes)
+    stored = saver.put(at, made, {"source": "loop", "step": 0}, made["channel_versions"])
+    question = Interrupt(MARKER, id=f"question of {thread}")
+    stored["configurable"]["stepvault_ttl"] = minutes
+    saver.put_writes(stored, [(INTERRUPT, [question])], "task")
+    return question.id
+
+
 def fill(saver: Any, count: int) -> None:
     for n in range(count):
         put(saver, f"t{n}", MOMENT)
+    Inbox(saver).decide(ask(saver, "asks", MOMENT), MARKER, by="bob")
     put(saver, "lives", None, "x")
     time.sleep(0.4)
 
 
 def kill(processes: Processes) -> None:
-    """A sweep that is killed before each of its batches in turn, and after each; the last one was not."""
-    for when in ("before", "after"):
-        at, status = 0, -signal.SIGKILL
-        while status:
-            at += 1
-            tenant = f"kill {when} {at}"
-            assert processes.end(processes.start(tenant, lambda saver: fill(saver, 4))) == 0
-            status = processes.end(processes.start(tenant, lambda saver: saver.sweep(), (when, at)))
-            assert status in (0, -signal.SIGKILL)
-            print(json.dumps([tenant, status]), flush=True)
+    """A sweep that is killed before each of its batches in turn; the last one was not."""
+    at, status = 0, -signal.SIGKILL
+    while status:
+        at += 1
+        tenant = f"kill {at}"
+        assert processes.end(processes.start(tenant, lambda saver: fill(saver, 3))) == 0
+        status = processes.end(processes.start(tenant, lambda saver: saver.sweep(), ("before", at)))
+        assert status in (0, -signal.SIGKILL)
+        print(json.dumps([tenant, status]), flush=True)
 
 
 def many(processes: Processes) -> None:
     """Four that sweep forty threads; how many each removed."""
-    assert processes.end(processes.start("many", lambda saver: fill(saver, 40))) == 0
+    assert processes.end(processes.start("many", lambda saver: fill(saver, 39))) == 0
     reader, writer = os.pipe()
 
     def sweep(saver: Any) -> None:
@@ -68,20 +84,21 @@ def race(processes: Processes) -> None:
     """One sweeps; the other finds each thread whole or not at all."""
     sweeper = processes.start("race", sweep_on)
     worker = processes.start("race", work)
-    assert processes.end(worker) == 0
+    ended = processes.end(worker)
     os.kill(sweeper, signal.SIGKILL)
-    assert processes.end(sweeper) == -signal.SIGKILL
+    assert (ended, processes.end(sweeper)) == (0, -signal.SIGKILL)
 
 
 def sweep_on(saver: Any) -> None:
+    sweeping.MINUTE = 100  # a thread that waits is looked at again after this long
     while True:
         saver.sweep()
 
 
 def work(saver: Any) -> None:
     copying.MINUTE = 5_000  # a sweep gives a copy this long to become whole: less, for a test
-    met: dict[str, int] = dict.fromkeys(("stored", "seen", "gone", "copied", "refused"), 0)
-    for n in range(300):
+    met: dict[str, int] = dict.fromkeys(("stored", "seen", "gone", "copied", "refused", "resumed"), 0)
+    for n in range(200):
         thread, copy = f"t{n % 5}", f"copy {n}"
         try:
             put(saver, thread, 2e-4 * (n % 4 + 1), f"{n} ")
@@ -101,8 +118,21 @@ def work(saver: Any) -> None:
                 met["refused"] += 1
             for entry in saver.list(config(copy)):
                 assert entry.checkpoint["channel_values"]["b"], "half a copy"
+        if n % 100 == 0:
+            resume(saver, f"asks {n}")
+            met["resumed"] += 1
         time.sleep(0.003 * (n % 5))
     print(json.dumps(met), flush=True)
+
+
+def resume(saver: Any, thread: str) -> None:
+    """A question outlives its thread's time; the answer ends that."""
+    at = config(thread)
+    ask(saver, thread, MOMENT)
+    time.sleep(0.4)
+    found = saver.get_tuple(at)
+    assert found is not None, "a thread that waits for a human expired"
+    saver.put_writes(found.config, [(RESUME, ["yes"]), ("a", "yes")], "task")
 
 
 def main(module: str, name: str, url: str, options: str, what: str) -> None:

@@ -24,6 +24,7 @@ FULL: dict[str, Any] = {
     "compacted": True,
     "paused": True,
     "scrubbed": 6,
+    "ttl_by_default": True,
 }
 
 

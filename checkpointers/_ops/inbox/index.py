@@ -30,8 +30,8 @@ OPEN = {"pending": b"o", "decided": b"d"}  # the lists of a family
 CLOSED = {"answered": b"a", "superseded": b"s", "expired": b"e"}
 _KINDS, _OPEN = (LISTS, SUBJECTS, NODES), (*OPEN.values(),)
 RANK = 24  # bytes of a key after the name of its list: a time, a thread and an interrupt
-_COUNTER = b"\x00"
-_SPACE = "inbox"
+COUNTER = b"\x00"
+SPACE = "inbox"
 
 
 class Place(NamedTuple):
@@ -113,7 +113,7 @@ def announce(
         for entry in entries:
             body = _body(key.thread, entry.id, uid, rev)
             changes += [DocChange(hint, body, version) for hint in sorted(hints_of(scope, key.thread, entry))]
-        if (yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)):
+        if (yield from scope.core.dialect.write_docs(space(scope, SPACE), changes)):
             return entries
 
 
@@ -121,7 +121,7 @@ def _numbered(
     scope: Scope, key: ThreadKey, uid: bytes, rev: bytes, changed: Sequence[tuple[str | None, Entry]]
 ) -> Op[tuple[list[Entry], list[DocChange]]]:
     """Numbers for events: microseconds, moved on by the counter, so that they grow even if the counter is lost."""
-    found = yield from scope.core.dialect.get_docs(space(scope, _SPACE), [_COUNTER])
+    found = yield from scope.core.dialect.get_docs(space(scope, SPACE), [COUNTER])
     number = max(int.from_bytes(found[0].body, "big") if found else 0, (yield from db_now(scope.core)) * 1000)
     version = scope.core.random(8)
     entries, events = [], []
@@ -131,7 +131,7 @@ def _numbered(
             entry = replace(entry, events=(*entry.events, (number, kind)))
             events.append(DocChange(EVENTS + _number(number), _body(key.thread, entry.id, uid, rev, kind), version))
         entries.append(entry)
-    return entries, [DocChange(_COUNTER, _number(number), version, found[0].version if found else None), *events]
+    return entries, [DocChange(COUNTER, _number(number), version, found[0].version if found else None), *events]
 
 
 def traces_of(scope: Scope, thread: bytes, entry: Entry) -> set[bytes]:
@@ -141,7 +141,7 @@ def traces_of(scope: Scope, thread: bytes, entry: Entry) -> set[bytes]:
 
 def drop_traces(scope: Scope, keys: Collection[bytes]) -> Op[None]:
     """Drop what led to entries that are gone, or told of them."""
-    yield from drop_docs(scope, _SPACE, sorted(keys))
+    yield from drop_docs(scope, SPACE, sorted(keys))
 
 
 def forget(scope: Scope, key: ThreadKey, changed: Sequence[tuple[Entry, Entry | None]]) -> Op[None]:
@@ -178,7 +178,7 @@ def drop(scope: Scope, places: Sequence[Place]) -> Op[None]:
     """Drop hints that were found to be false, unless somebody has written them anew."""
     for place in places:
         change = DocChange(place.key, None, b"", place.version)
-        yield from scope.core.dialect.write_docs(space(scope, _SPACE), [change])
+        yield from scope.core.dialect.write_docs(space(scope, SPACE), [change])
 
 
 def restore(scope: Scope, key: ThreadKey, uid: bytes, rev: bytes, entry: Entry) -> Op[None]:
@@ -188,12 +188,12 @@ def restore(scope: Scope, key: ThreadKey, uid: bytes, rev: bytes, entry: Entry) 
     changes = [DocChange(hint, body, version) for hint in sorted(hints_of(scope, key.thread, entry))]
     for number, kind in entry.events:
         changes.append(DocChange(EVENTS + _number(number), _body(key.thread, entry.id, uid, rev, kind), version))
-    yield from scope.core.dialect.write_docs(space(scope, _SPACE), changes)
+    yield from scope.core.dialect.write_docs(space(scope, SPACE), changes)
 
 
 def places(scope: Scope, prefix: bytes, after: bytes, limit: int) -> Op[list[Place]]:
     """Hints whose keys begin with a prefix, in order, from a key on."""
-    found = yield from scope.core.dialect.docs(space(scope, _SPACE), prefix, after, limit)
+    found = yield from scope.core.dialect.docs(space(scope, SPACE), prefix, after, limit)
     return [_place(doc) for doc in found]
 
 

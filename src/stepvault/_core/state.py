@@ -14,6 +14,8 @@ import ormsgpack
 from stepvault._core.manifest import Extents
 from stepvault.errors import TruncatedError
 
+FOREVER = -1
+
 
 class Lease(NamedTuple):
     """Who may write: one worker, until a time of the database's clock (milliseconds since 1970)."""
@@ -35,13 +37,14 @@ class State:
         run_head: The newest root checkpoint that a run stored (not the state API).
         tick: Counts the writes that matter to the order of answers.
         answered: The tick at which a task last used an answer.
-        ttl: Milliseconds this thread lives without activity, where it was told so itself.
+        ttl: Milliseconds this thread lives without activity; `FOREVER` if it was told that it has no end.
         expires_at: When it expires, in milliseconds since 1970 by the database's clock.
         since_trim: Checkpoints stored since its retention was last looked at.
         compacted: Its head was made by `compact_thread`.
         fenced: It holds nothing: it stands in the place of a thread that an erased person may not make.
         paused: An open pause is among what waits.
         scrubbed: How often a person was taken out of it; each time is a new generation for the runs at work.
+        ttl_by_default: Its ttl is a saver's default, so the next saver with another one replaces it.
         subjects: Keys of the data subjects this thread belongs to.
     """
 
@@ -60,6 +63,7 @@ class State:
     compacted: bool = False
     paused: bool = False
     scrubbed: int = 0
+    ttl_by_default: bool = False
     packed: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def pack(self) -> bytes:
@@ -75,7 +79,7 @@ class State:
         ]
         rare = (
             self.tick, self.answered, self.ttl, self.expires_at, self.since_trim,
-            self.fenced, self.compacted, self.paused, self.scrubbed,
+            self.fenced, self.compacted, self.paused, self.scrubbed, self.ttl_by_default,
         )  # fmt: skip
         if any(rare):
             parts += rare
@@ -88,9 +92,9 @@ class State:
     def unpack(cls, packed: bytes) -> State:
         try:
             parts: list[Any] = ormsgpack.unpackb(bytes(packed))
-            parts += [None] * (15 - len(parts))
-            extents, head, pending, lease, subjects, run_head, *rare = parts[:15]
-            tick, answered, ttl, expires_at, since, fenced, compacted, paused, scrubbed = rare
+            parts += [None] * (16 - len(parts))
+            extents, head, pending, lease, subjects, run_head, *rare = parts[:16]
+            tick, answered, ttl, expires_at, since, fenced, compacted, paused, scrubbed, by_default = rare
             return cls(
                 Extents.of(extents),
                 head,
@@ -107,6 +111,7 @@ class State:
                 bool(compacted),
                 bool(paused),
                 scrubbed or 0,
+                bool(by_default),
             )
         except (ValueError, TypeError) as exc:
             raise TruncatedError("The state of a thread row is damaged; restore the row from a backup.") from exc
@@ -137,4 +142,5 @@ class State:
         return State(
             extents, head, self.pending, self.lease, self.subjects, run_head, self.tick, self.answered,
             self.ttl, self.expires_at, since_trim, self.fenced, compacted, self.paused, self.scrubbed,
+            self.ttl_by_default,
         )  # fmt: skip

@@ -164,6 +164,42 @@ async def test_a_thread_may_live_without_end(database: Database) -> None:
     assert (await saver.asweep()).threads == 0
 
 
+async def test_it_does_so_until_it_is_told_otherwise(database: Database) -> None:
+    saver = await database.saver(ttl={"default_ttl": 30})
+    await put(saver, {"a": 1}, at=config(stepvault_ttl=None))
+    await put(saver, {"a": 2})
+    assert await saver.aapply_ttl() == 0
+    later(saver, 31)
+    assert await names(saver) == ["t"]
+    await put(saver, {"a": 3}, at=config(stepvault_ttl=10))
+    later(saver, 11)
+    assert (await saver.asweep()).threads == 1
+
+
+async def test_a_writer_without_a_ttl_leaves_a_thread_its_time(database: Database) -> None:
+    """A support tool that writes a thread is no reason to keep personal data for ever."""
+    saver, tool = await database.saver(ttl={"default_ttl": 30}), await database.saver()
+    await put(saver, {"a": 1})
+    later(tool, 20)
+    await put(tool, {"a": 2})  # activity, as any
+    later(tool, 29)
+    assert await names(tool) == ["t"]
+    await tool.aget_tuple(config())  # looking at it is none
+    later(tool, 2)
+    assert await names(tool) == []
+    assert (await tool.asweep()).threads == 1
+
+
+async def test_the_next_default_replaces_the_one_before(database: Database) -> None:
+    saver, longer = await database.saver(ttl={"default_ttl": 30}), await database.saver(ttl={"default_ttl": 60})
+    await put(saver, {"a": 1})
+    await put(longer, {"a": 2})
+    await put(saver, {"a": 1}, at=config("told", stepvault_ttl=30))
+    await put(longer, {"a": 2}, at=config("told"))
+    later(longer, 31)
+    assert await names(longer) == ["t"]
+
+
 async def test_a_sweep_stops_at_its_limit_and_goes_on(database: Database) -> None:
     saver = await database.saver(ttl=SHORT)
     for n in range(5):

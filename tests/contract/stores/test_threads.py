@@ -92,7 +92,8 @@ async def test_what_was_read_outlives_the_question(at: Under) -> None:
     await at.saver.acopy_thread("three", "copy")
     assert len(await pins(at)) == 4
     await asyncio.sleep(PAST)
-    await at.named(at.vault).asweep()
+    assert (await at.named(at.vault).asweep(dry_run=True)).items == 1
+    assert (await at.named(at.vault).asweep()).items == 1
     assert await at.store.aget(ITEM, "unread") is None
     assert (await at.store.aget(ITEM, "fact")).value == {"n": 1}  # reading it moves no deadline: it has none
     await at.store.aput(ITEM, "fact", {"n": 1}, ttl=SHORT)

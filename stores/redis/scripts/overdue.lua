@@ -1,0 +1,3 @@
+-- uses: items
+-- How many items have expired.
+return redis.call('ZCOUNT', DEADLINES, '-inf', number_text(now))
