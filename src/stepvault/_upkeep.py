@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,6 +15,10 @@ from stepvault.checkpointers._ops import measuring, people
 from stepvault.copying import copy_all
 from stepvault.errors import ConfigurationError, StorageError
 from stepvault.overview import BackupReport, Health, Stats, StatsBy
+from stepvault.stores._ops import remove
+from stepvault.stores._ops import threads as store_threads
+from stepvault.stores._ops.context import Scope
+from stepvault.ttl import SweepReport
 
 if TYPE_CHECKING:
     from stepvault.checkpointers._shells import ExpiringSaver
@@ -27,6 +32,7 @@ class Upkeep:
     """What looks after a vault."""
 
     _checkpointer: ExpiringSaver
+    store: Any
 
     def stats(self, by: StatsBy = "tenant") -> list[Stats]:
         """How many threads, checkpoints and bytes each tenant, person, thread or status has, the largest first.
@@ -56,6 +62,22 @@ class Upkeep:
         except StorageError as exc:
             return Health(False, type(exc).__name__, free_disk=free_disk(self._checkpointer))
 
+    def sweep(self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False) -> SweepReport:
+        """Remove expired threads and items, shorten histories, and say what was done; see `sweep` of the checkpointer.
+
+        Items are counted in a dry run too; `limit` and `seconds` are for threads.
+        """
+        items = self.store._run(_sweep_items(self.store._scope, dry_run=dry_run))
+        return replace(self._checkpointer.sweep(limit=limit, seconds=seconds, dry_run=dry_run), items=items)
+
+    async def asweep(
+        self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False
+    ) -> SweepReport:
+        """Async version of `sweep`."""
+        items = await self.store._arun(_sweep_items(self.store._scope, dry_run=dry_run))
+        done = await self._checkpointer.asweep(limit=limit, seconds=seconds, dry_run=dry_run)
+        return replace(done, items=items)
+
     def backup(self, url: str) -> BackupReport:
         """Copy this vault to an empty database; see docs/backups.md.
 
@@ -70,6 +92,14 @@ class Upkeep:
     async def abackup(self, url: str) -> BackupReport:
         """Async version of `backup`, in a thread of its own."""
         return await asyncio.to_thread(_backup, cast(Any, self), url)
+
+
+def _sweep_items(scope: Scope, *, dry_run: bool) -> Op[int]:
+    if dry_run:
+        return (yield from remove.overdue(scope))
+    items = yield from remove.sweep(scope)
+    yield from store_threads.orphans(scope)
+    return items
 
 
 def file_of(saver: Any) -> Path | None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
-from stepvault._core.plan import Op
 from stepvault._upkeep import Upkeep
 from stepvault.checkpointers._beside import Threads
 from stepvault.checkpointers._conversion import SETTLE, SealProgress
@@ -28,11 +26,8 @@ from stepvault.errors import ConfigurationError
 from stepvault.lineage import Lineage
 from stepvault.stores._beside import Beside
 from stepvault.stores._conversion import ItemConversion
-from stepvault.stores._ops import remove
 from stepvault.stores._ops import threads as store_threads
-from stepvault.stores._ops.context import Scope
 from stepvault.stores._store import SyncManners
-from stepvault.ttl import SweepReport
 from stepvault.verification import VerifyReport
 
 Parts: TypeAlias = "tuple[ExpiringSaver, Callable[[], SyncManners]]"
@@ -292,22 +287,6 @@ class Vault(Upkeep):
             dry_run=dry_run,
         )
 
-    def sweep(self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False) -> SweepReport:
-        """Remove expired threads and items, shorten histories, and say what was done; see `sweep` of the checkpointer.
-
-        Items are counted in a dry run too; `limit` and `seconds` are for threads.
-        """
-        items = self.store._run(_sweep_items(self.store._scope, dry_run=dry_run))
-        return replace(self._checkpointer.sweep(limit=limit, seconds=seconds, dry_run=dry_run), items=items)
-
-    async def asweep(
-        self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False
-    ) -> SweepReport:
-        """Async version of `sweep`."""
-        items = await self.store._arun(_sweep_items(self.store._scope, dry_run=dry_run))
-        done = await self._checkpointer.asweep(limit=limit, seconds=seconds, dry_run=dry_run)
-        return replace(done, items=items)
-
     def close(self) -> None:
         """Close every connection this vault opened. Idempotent."""
         if self._store is not None:
@@ -331,14 +310,6 @@ class Vault(Upkeep):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
-
-
-def _sweep_items(scope: Scope, *, dry_run: bool) -> Op[int]:
-    if dry_run:
-        return (yield from remove.overdue(scope))
-    items = yield from remove.sweep(scope)
-    yield from store_threads.orphans(scope)
-    return items
 
 
 def _parts(url: str | None, options: dict[str, Any]) -> Parts:
