@@ -163,7 +163,7 @@ def withdraw(scope: Scope, key: ThreadKey, entries: Sequence[Entry]) -> Op[None]
         if any(body is not None for _, body in (yield from scope.core.dialect.notes_at(notes))):
             continue
         traces = sorted(traces_of(scope, key.thread, entry))
-        found = yield from scope.core.dialect.get_docs(space(scope, _SPACE), traces)
+        found = yield from scope.core.dialect.get_docs(space(scope, SPACE), traces)
         yield from drop(scope, [place for place in map(_place, found) if place.uid == entry.uid])
 
 
@@ -171,7 +171,7 @@ def beside(scope: Scope, place: Place) -> Op[list[Place]]:
     """The hints that lead to the same interrupt as one of a person's lists."""
     rank = place.key[len(of_subject(scope, "")) :]
     siblings = [LISTS + rank, IDS + digest_of(place.id) + rank[9:]]  # after a letter and a time
-    return [_place(doc) for doc in (yield from scope.core.dialect.get_docs(space(scope, _SPACE), siblings))]
+    return [_place(doc) for doc in (yield from scope.core.dialect.get_docs(space(scope, SPACE), siblings))]
 
 
 def drop(scope: Scope, places: Sequence[Place]) -> Op[None]:
