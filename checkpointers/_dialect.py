@@ -93,10 +93,9 @@ class Dialect(Protocol):
         ...
 
     def delete_all(self, threads: Sequence[tuple[ThreadKey, ThreadRow]]) -> Op[list[Deleted | None]]:
-        """Remove threads of one tenant whole, together where there are transactions, and say what each was.
+        """Remove threads of one tenant whole, many in one transaction where there are some, and say what each was.
 
-        None for those that stay: they do not stand at the revision they were read at any more, or are too large to
-        go with others.
+        None for those that stay: they do not stand at the revision they were read at any more.
         """
         ...
 

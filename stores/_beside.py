@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from stepvault._core.plan import Call, Op
-from stepvault.stores._ops import threads
+from stepvault.stores._ops import remove, threads
 from stepvault.stores._store import StoreShell
 
 T = TypeVar("T")
@@ -23,9 +23,14 @@ class Beside:
         """Take the deadlines of items, or give them back whole."""
         yield from self._do(tenant, lambda scope: threads.pin(scope, names, pinned))
 
-    def forget(self, tenant: bytes, thread_id: str, before: int | None) -> Op[None]:
-        """Remove a thread's own memory."""
-        yield from self._do(tenant, lambda scope: threads.forget(scope, thread_id, before))
+    def forget(self, tenant: bytes, thread_ids: Sequence[str]) -> Op[int]:
+        """Remove the own memory of threads; how many items there were."""
+        removed = yield from self._do(tenant, lambda scope: remove.delete_thread_scopes(scope, thread_ids))
+        return removed.items
+
+    def forget_before(self, tenant: bytes, thread_id: str, before: int) -> Op[None]:
+        """Remove of a thread's own memory what was written before a time."""
+        yield from self._do(tenant, lambda scope: threads.forget_before(scope, thread_id, before))
 
     def _do(self, tenant: bytes, op: Callable[[Any], Op[T]]) -> Op[T]:
         store = self._store()

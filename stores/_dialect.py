@@ -189,8 +189,11 @@ class Dialect(Protocol):
         """
         ...
 
-    def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
-        """Remove every item below a prefix; the counts are of what was visible."""
+    def delete_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[Removed]:
+        """Remove every item below these prefixes, none of which is below another.
+
+        The counts are of what was visible.
+        """
         ...
 
     def sweep(self, limit: int) -> Op[int]:

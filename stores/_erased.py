@@ -34,23 +34,23 @@ class Door:
         """Async version of `link_keys`."""
         await self._arun(self._linked(namespaces, tokens))
 
-    def shred_keys(self, namespace: tuple[str, ...]) -> None:
-        """Of a sealed store: destroy the keys of a namespace and of all below it, before its items are deleted."""
-        self._run(self._shredded(namespace))
+    def shred_keys(self, *namespaces: tuple[str, ...]) -> None:
+        """Of a sealed store: destroy the keys of namespaces and of all below them, before their items are deleted."""
+        self._run(self._shredded(namespaces))
 
-    async def ashred_keys(self, namespace: tuple[str, ...]) -> None:
+    async def ashred_keys(self, *namespaces: tuple[str, ...]) -> None:
         """Async version of `shred_keys`."""
-        await self._arun(self._shredded(namespace))
+        await self._arun(self._shredded(namespaces))
 
     def _linked(self, namespaces: Sequence[tuple[str, ...]], tokens: Sequence[bytes]) -> Op[None]:
         dialect = self._scope.core.dialect
         if isinstance(dialect, SealedDialect):
             yield from dialect.link(self._scope.tenant, [ns_key(labels) for labels in namespaces], tokens)
 
-    def _shredded(self, namespace: tuple[str, ...]) -> Op[None]:
+    def _shredded(self, namespaces: Sequence[tuple[str, ...]]) -> Op[None]:
         dialect = self._scope.core.dialect
         if isinstance(dialect, SealedDialect):
-            yield from dialect.shred_below(self._scope.tenant, ns_key(namespace))
+            yield from dialect.shred_below(self._scope.tenant, list(map(ns_key, namespaces)))
 
     def mark_erased(self, tokens: Sequence[bytes], *, erased: bool = True) -> None:
         """Refuse what is put for people from here on, or accept it again; what is there stays. Idempotent.

@@ -266,11 +266,11 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
             asked += names
         yield from self.inner.pin(tenant, asked, pinned=pinned)
 
-    def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
+    def delete_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[Removed]:
         names = yield from self._names(tenant)
-        removed = yield from self.inner.delete_prefix(tenant, names.ns(prefix))
+        removed = yield from self.inner.delete_below(tenant, [names.ns(prefix) for prefix in prefixes])
         if self.mixed and names.hidden:
-            plain = yield from self.inner.delete_prefix(tenant, prefix)
+            plain = yield from self.inner.delete_below(tenant, prefixes)
             removed = Removed(removed.items + plain.items, removed.vectors + plain.vectors)
         return removed
 

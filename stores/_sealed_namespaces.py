@@ -71,10 +71,14 @@ class Namespaces:
         for subject in subjects:
             yield from self.keys.link(subject, *owners, whole=True)
 
-    def shred_below(self, tenant: bytes, prefix: bytes) -> Op[None]:
-        """Destroy the keys of all namespaces below a prefix, before its items are deleted."""
+    def shred_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[None]:
+        """Destroy the keys of all namespaces below prefixes, before their items are deleted."""
         names = yield from self._names(tenant)
-        (stored,) = (yield from self.inner.work(tenant, Work(namespaces=[names.ns(prefix)]))).namespaces
+        stored: dict[bytes, None] = {}
+        for at in range(0, len(prefixes), _ABREAST):
+            asked = [names.ns(prefix) for prefix in prefixes[at : at + _ABREAST]]
+            for listed in (yield from self.inner.work(tenant, Work(namespaces=asked))).namespaces:
+                stored.update(dict.fromkeys(listed))
         if stored:
             yield from self.keys.shred(map(names.owner, stored))
 

@@ -232,13 +232,13 @@ class StoreShell(Door, Reindexing, BaseStore):
         """Async version of `delete_namespace`."""
         return await self._arun(remove.delete_namespace(self._scope, prefix))
 
-    def delete_thread_scope(self, thread_id: Any) -> Removed:
-        """Remove the memory in `thread_scope(thread_id)`; to be called when the thread is deleted."""
-        return self._run(remove.delete_thread_scope(self._scope, thread_id))
+    def delete_thread_scope(self, *thread_ids: Any) -> Removed:
+        """Remove the memory in `thread_scope` of threads, together; to be called when they are deleted."""
+        return self._run(remove.delete_thread_scopes(self._scope, thread_ids))
 
-    async def adelete_thread_scope(self, thread_id: Any) -> Removed:
+    async def adelete_thread_scope(self, *thread_ids: Any) -> Removed:
         """Async version of `delete_thread_scope`."""
-        return await self._arun(remove.delete_thread_scope(self._scope, thread_id))
+        return await self._arun(remove.delete_thread_scopes(self._scope, thread_ids))
 
     # -- time to live
 

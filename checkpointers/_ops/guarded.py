@@ -23,7 +23,7 @@ from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import is_expired
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.load import read
-from stepvault.checkpointers._ops.reads import forget
+from stepvault.checkpointers._ops.reads import forget_before
 from stepvault.checkpointers._ops.subjects import announce
 from stepvault.errors import ConflictError, StorageUnavailableError, ThreadGoneError
 
@@ -79,7 +79,7 @@ def store(
                     raise
                 result = None
             while expired:
-                yield from forget(scope, at.key, before=expired.pop())
+                yield from forget_before(scope, at.key, expired.pop())
             if result is not None:
                 return result
             known.view = None

@@ -27,7 +27,7 @@ from stepvault._core.rows import Doc, DocChange, Elements, Guard, Note
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.expiry import MINUTE, db_now
-from stepvault.checkpointers._ops.spaces import space
+from stepvault.checkpointers._ops.spaces import drop_docs, space
 
 T = TypeVar("T")
 
@@ -48,8 +48,12 @@ class Beside(Protocol):
         """Take the deadlines of items, or give them back."""
         ...
 
-    def forget(self, tenant: bytes, thread_id: str, before: int | None) -> Op[None]:
-        """Remove a thread's own memory; only what was written before a time (milliseconds), if one is given."""
+    def forget(self, tenant: bytes, thread_ids: Sequence[str]) -> Op[int]:
+        """Remove the own memory of threads; how many items there were."""
+        ...
+
+    def forget_before(self, tenant: bytes, thread_id: str, before: int) -> Op[None]:
+        """Remove of a thread's own memory what was written before a time (milliseconds)."""
         ...
 
 
@@ -103,7 +107,7 @@ def along(scope: Scope, at: Address, by: str, write: Callable[[Along], Op[T]]) -
     if carried.waits and by != ASKED:  # a task beside the one that asks
         yield from pin(scope, beside, at.key, [read.name for read in taken if read.mortal])
     if carried.settled:
-        yield from _release(scope, beside, at.key, _mortal((yield from noted(scope, at.key))))
+        yield from _release(scope, beside, [(at.key, name) for name in _mortal((yield from noted(scope, at.key)))])
     return result
 
 
@@ -169,12 +173,12 @@ def pin(scope: Scope, beside: Beside, key: ThreadKey, names: Iterable[Name]) -> 
     yield from beside.pin(scope.tenant, listed, pinned=True)
 
 
-def _release(scope: Scope, beside: Beside, key: ThreadKey, names: Sequence[Name]) -> Op[None]:
-    """Give items back that a thread had pinned, unless another thread has pinned them too."""
-    if not names:
+def _release(scope: Scope, beside: Beside, pinned: Sequence[tuple[ThreadKey, Name]]) -> Op[None]:
+    """Give items back that threads had pinned, unless another thread has pinned them too."""
+    if not pinned:
         return
-    gone = [DocChange(_place(scope, key, name), None, b"") for name in names]
-    yield from scope.core.dialect.write_docs(space(scope, PINS), gone)
+    yield from drop_docs(scope, PINS, [_place(scope, key, name) for key, name in pinned])
+    names = list(dict.fromkeys(name for _, name in pinned))
     others = yield from _pinned(scope, names)
     free = [name for name in names if name not in others]
     if free:
@@ -247,26 +251,35 @@ def _heal(scope: Scope, beside: Beside, doc: Doc) -> Op[None]:
     key = ThreadKey(scope.tenant, thread)
     row = yield from thread_of(scope, key)
     if row is None or not State.unpack(row.extents).pending:
-        yield from _release(scope, beside, key, [_named(spelled)])
+        yield from _release(scope, beside, [(key, _named(spelled))])
 
 
 # -- the end of a thread, or of a part of it
 
 
-def forget(scope: Scope, key: ThreadKey, notes: Iterable[Note] = (), before: int | None = None) -> Op[None]:
+def forget(scope: Scope, key: ThreadKey, notes: Iterable[Note] = ()) -> Op[None]:
     """A thread is gone: so are its memory and its pins. Must not be called inside a transaction."""
+    yield from forget_all(scope, [(key, notes)])
+
+
+def forget_all(scope: Scope, gone: Sequence[tuple[ThreadKey, Iterable[Note]]]) -> Op[int]:
+    """The same for several threads; how many items there were."""
     beside = scope.core.wired.store
-    if beside is None:
-        return
-    scope.core.wired.reads.noted(key, scope.core.wired.reads.take(key))
-    yield from beside.forget(scope.tenant, text_of(key.thread), before)
-    yield from _release(scope, beside, key, _mortal(read_of(notes)))
+    if beside is None or not gone:
+        return 0
+    for key, _ in gone:
+        scope.core.wired.reads.noted(key, scope.core.wired.reads.take(key))
+    items: int = yield from beside.forget(scope.tenant, [text_of(key.thread) for key, _ in gone])
+    yield from _release(scope, beside, [(key, name) for key, notes in gone for name in _mortal(read_of(notes))])
+    return items
 
 
-def forget_all(scope: Scope, gone: Sequence[tuple[ThreadKey, Iterable[Note]]]) -> Op[None]:
-    """The same for several threads."""
-    for key, notes in gone if scope.core.wired.store is not None else ():
-        yield from forget(scope, key, notes)
+def forget_before(scope: Scope, key: ThreadKey, before: int) -> Op[None]:
+    """A thread begins anew after its time was over: its older memory is gone. Not inside a transaction."""
+    beside = scope.core.wired.store
+    if beside is not None:
+        scope.core.wired.reads.noted(key, scope.core.wired.reads.take(key))
+        yield from beside.forget_before(scope.tenant, text_of(key.thread), before)
 
 
 def pin_copy(scope: Scope, key: ThreadKey) -> Op[None]:

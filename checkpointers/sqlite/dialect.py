@@ -215,7 +215,7 @@ class SqliteDialect(Purging, Locking):
         return Deleted(count, found[0][0] if found else None, [Note(*row) for row in notes])
 
     def delete_all(self, threads: Sequence[tuple[ThreadKey, ThreadRow]]) -> Op[list[Deleted | None]]:
-        return (yield Atomic(delete_all(SQL, [thread for _, thread in threads]), "write"))  # type: ignore[no-any-return]
+        return (yield from delete_all(SQL, [thread for _, thread in threads]))
 
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         assert guard.thread is not None

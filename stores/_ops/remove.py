@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from stepvault._core.plan import Op
@@ -22,12 +23,15 @@ def delete_namespace(scope: Scope, prefix: Any) -> Op[Removed]:
     labels = check_labels(prefix)
     if not labels:
         raise ConfigurationError("delete_namespace needs at least one label; an empty prefix means every item.")
-    return (yield from scope.core.dialect.delete_prefix(scope.tenant, ns_key(labels)))
+    return (yield from scope.core.dialect.delete_below(scope.tenant, [ns_key(labels)]))
 
 
-def delete_thread_scope(scope: Scope, thread_id: Any) -> Op[Removed]:
-    """Remove the memory that is scoped to a thread."""
-    return (yield from delete_namespace(scope, thread_scope(thread_id)))
+def delete_thread_scopes(scope: Scope, thread_ids: Iterable[Any]) -> Op[Removed]:
+    """Remove the memory that is scoped to threads, together."""
+    prefixes = list(dict.fromkeys(ns_key(thread_scope(thread_id)) for thread_id in thread_ids))
+    if not prefixes:
+        return Removed(0, 0)
+    return (yield from scope.core.dialect.delete_below(scope.tenant, prefixes))
 
 
 def sweep(scope: Scope) -> Op[int]:

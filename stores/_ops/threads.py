@@ -19,6 +19,7 @@ from stepvault.stores._dialect import Find, ItemRow, Work
 from stepvault.stores._ops.batch import Plan
 from stepvault.stores._ops.context import Scope, Source
 from stepvault.stores._ops.namespaces import item_key, ns_key, ns_of, thread_scope
+from stepvault.stores._ops.remove import delete_thread_scopes
 from stepvault.stores._ops.values import moment
 
 _PAGE = 500
@@ -72,7 +73,7 @@ def witnessed(scope: Scope, caller: Caller | None, plan: Plan, op: Op[list[Any]]
         standing = yield from threads.standing(scope.tenant, written | read, config)
     for thread in written:
         if standing[thread] == "gone":
-            yield from forget(scope, thread, None)
+            yield from delete_thread_scopes(scope, [thread])
             raise ThreadGoneError(f"Thread {thread!r} was deleted, erased or expired while this run was at work.")
     if caller is not None and plan.seen:
         reads = [_read(row, caller.source.checkpoint_id or "") for row in plan.seen]
@@ -109,12 +110,9 @@ def _stored(name: Name) -> tuple[bytes, bytes]:
     return ns_key(name[0]), item_key(name[1])
 
 
-def forget(scope: Scope, thread_id: str, before: int | None) -> Op[None]:
-    """Remove a thread's own memory; only what was written before a time, in milliseconds."""
+def forget_before(scope: Scope, thread_id: str, before: int) -> Op[None]:
+    """Remove of a thread's own memory what was written before a time, in milliseconds."""
     prefix = ns_key(thread_scope(thread_id))
-    if before is None:
-        yield from scope.core.dialect.delete_prefix(scope.tenant, prefix)
-        return
     find: Find | None = Find(prefix, _PAGE)
     while find is not None:
         reply = yield from scope.core.dialect.work(scope.tenant, Work(finds=[find]))
@@ -150,5 +148,5 @@ def orphans(scope: Scope) -> Op[int]:
             prefix = ns_key(thread_scope(thread))
             young = Find(prefix, 1, max_age=_YOUNG)
             if not (yield from scope.core.dialect.work(scope.tenant, Work(finds=[young]))).finds[0]:
-                removed += (yield from scope.core.dialect.delete_prefix(scope.tenant, prefix)).items
+                removed += (yield from scope.core.dialect.delete_below(scope.tenant, [prefix])).items
     return removed

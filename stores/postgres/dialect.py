@@ -301,10 +301,11 @@ class PostgresDialect:
         ns, key = [name[0] for name in names], [name[1] for name in names]
         yield from self._ask("pin" if pinned else "unpin", tenant=tenant, ns=ns, key=key)
 
-    def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
+    def delete_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[Removed]:
         count = {"vectors": self._text("count_vectors") if self._vectors is not None else "0"}
-        args = {"tenant": tenant, "low": prefix, "high": prefix + _ABOVE}
-        ((row,),) = yield Batch([Stmt(self._text("delete_prefix", count), args)])
+        low = sorted(prefixes)
+        args = {"tenant": tenant, "low": low, "high": [prefix + _ABOVE for prefix in low]}
+        ((row,),) = yield Batch([Stmt(self._text("delete_below", count), args)])
         return Removed(*row)
 
     def sweep(self, limit: int) -> Op[int]:

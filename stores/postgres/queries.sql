@@ -167,9 +167,12 @@ UPDATE {item} i SET expires_at = {now} + (i.ttl * 60000000)::bigint
 FROM (SELECT DISTINCT ns, key FROM unnest(%(ns)s::bytea[], %(key)s::bytea[]) q (ns, key)) q
 WHERE i.tenant = %(tenant)s AND i.ns = q.ns AND i.key = q.key AND i.ttl IS NOT NULL AND i.expires_at IS NULL
 
--- name: delete_prefix
+-- name: delete_below
+-- LATERAL holds the planner to the index, prefix by prefix.
 WITH gone AS (
-    DELETE FROM {item} i WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s
+    DELETE FROM {item} i WHERE i.id = ANY (ARRAY(
+        SELECT q.id FROM unnest(%(low)s::bytea[], %(high)s::bytea[]) p (low, high) CROSS JOIN LATERAL (
+            SELECT i.id FROM {item} i WHERE i.tenant = %(tenant)s AND i.ns >= p.low AND i.ns < p.high OFFSET 0) q))
     RETURNING i.id, i.no, {live} AS live)
 SELECT count(*) FILTER (WHERE live), {vectors} FROM gone
 

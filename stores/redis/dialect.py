@@ -24,6 +24,7 @@ from stepvault.stores.redis.layout import (
 from stepvault.stores.redis.walking import Walking, got, name_of
 
 _PAGE = 1000
+_ABREAST = 250  # groups in one batch
 _REFUSED = b"ERASED"
 
 logger = logging.getLogger("stepvault")
@@ -160,26 +161,37 @@ class RedisDialect(Exchanging, Walking):
         scripts = [Script("pin", self.keys.group(group), (int(pinned), *found)) for group, found in ids.items()]
         yield Batch([*mortal, *scripts, *mortal])
 
-    def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
+    def delete_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[Removed]:
+        places: list[tuple[bytes, Group, int]] = []
+        for prefix in prefixes:
+            places += [(prefix, group, 0) for group in (yield from self.groups(tenant, prefix))]
         items = vectors = 0
-        for group in (yield from self.groups(tenant, prefix)):
-            rank = left = 0
-            while rank >= 0:
-                call = Script("remove", self.keys.group(group), (prefix, rank, _PAGE))
-                ((live, embedded, rank, left),) = yield Batch([call])
+        while places:
+            now, places = places[:_ABREAST], places[_ABREAST:]
+            calls = [Script("remove", self.keys.group(group), (prefix, rank, _PAGE)) for prefix, group, rank in now]
+            empty: list[Group] = []
+            for (prefix, group, _), (live, embedded, rank, left) in zip(now, (yield Batch(calls)), strict=True):
                 items, vectors = items + live, vectors + embedded
-            if not left:
-                yield from self._deregister(group)
+                if rank >= 0:
+                    places.append((prefix, group, rank))
+                elif not left:
+                    empty.append(group)
+            yield from self._deregister(tenant, empty)
         self.cache.clear()
         return Removed(items, vectors)
 
-    def _deregister(self, group: Group) -> Op[None]:
-        """Take an empty group out of the registry; back in if it has items after all."""
-        registry = self.keys.registry(group.tenant)
-        yield Batch([Command(("ZREM", registry, group.labels))])
-        (count,) = yield Batch([Command(("ZCARD", self.keys.group(group)[1]))])
-        if count:
-            yield Batch([Command(("ZADD", registry, 0, group.labels))])
+    def _deregister(self, tenant: bytes, groups: Sequence[Group]) -> Op[None]:
+        """Take empty groups out of the registry; those back in that have items after all."""
+        if not groups:
+            return
+        registry = self.keys.registry(tenant)
+        (known,) = yield Batch([Command(("ZREM", registry, *(group.labels for group in groups)))])
+        if not known:
+            return
+        counts = yield Batch([Command(("ZCARD", self.keys.group(group)[1])) for group in groups])
+        back = [word for group, count in zip(groups, counts, strict=True) if count for word in (0, group.labels)]
+        if back:
+            yield Batch([Command(("ZADD", registry, *back))])
 
     def sweep(self, limit: int) -> Op[int]:
         total = 0
@@ -188,10 +200,13 @@ class RedisDialect(Exchanging, Walking):
             groups, cursor = yield from self._mortal(cursor)
             replies = yield from self._in_each(groups, "sweep", limit)
             yield from self._rest([group for group, reply in zip(groups, replies, strict=True) if not reply[1]])
+            empty: dict[bytes, list[Group]] = {}
             for group, (removed, _, left) in zip(groups, replies, strict=True):
                 total += removed
                 if not left:
-                    yield from self._deregister(group)
+                    empty.setdefault(group.tenant, []).append(group)
+            for tenant, found in empty.items():
+                yield from self._deregister(tenant, found)
         return total
 
     def overdue(self) -> Op[int]:

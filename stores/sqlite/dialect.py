@@ -34,6 +34,7 @@ _NOW = "(CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000)"
 _LIVE = f"(i.expires_at IS NULL OR i.expires_at > {_NOW})"
 _ABOVE = b"\xff"  # above every byte of a namespace
 _ABREAST = 500  # marks in one statement
+_RANGES = 250
 
 _QUERIES = named(_HERE.joinpath("queries.sql").read_text(encoding="utf-8"))
 SQL: Mapping[str, LiteralString] = {
@@ -187,13 +188,21 @@ class SqliteDialect:
     def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
         yield Batch([Stmt(SQL["pin" if pinned else "unpin"], [(tenant, *name) for name in names], many=True)])
 
-    def delete_prefix(self, tenant: bytes, prefix: bytes) -> Op[Removed]:
-        names = ("count_below", "drop_vectors_below", *(["drop_texts_below"] if self._text else []), "drop_items_below")
-        batch = [Stmt(SQL[name], (tenant, prefix, prefix + _ABOVE)) for name in names]
-        if self._text and not self._exact:  # older ones keep deleted words until their segments are merged
-            batch.append(Stmt(SQL["tidy_text"]))
-        replies = yield Batch(batch)
-        return Removed(*replies[0][0])
+    def delete_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[Removed]:
+        if len(prefixes) > 1 and not (yield Atomic(_below(tenant, prefixes), "read")):
+            return Removed(0, 0)  # most threads have no memory: no writer has to wait for that
+        return (yield Atomic(self._delete_below(tenant, prefixes), "write"))  # type: ignore[no-any-return]
+
+    def _delete_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[Removed]:
+        found = yield from _below(tenant, prefixes)
+        ranges = [(tenant, prefix, prefix + _ABOVE) for prefix in found]
+        if ranges:
+            names = ("drop_vectors_below", *(["drop_texts_below"] if self._text else []), "drop_items_below")
+            batch = [Stmt(SQL[name], ranges, many=True) for name in names]
+            if self._text and not self._exact:  # older ones keep deleted words until their segments are merged
+                batch.append(Stmt(SQL["tidy_text"]))
+            yield Batch(batch)
+        return Removed(*map(sum, zip(*found.values(), strict=True))) if found else Removed(0, 0)
 
     def sweep(self, limit: int) -> Op[int]:
         return (yield Atomic(self._sweep(limit), "write"))  # type: ignore[no-any-return]
@@ -294,6 +303,18 @@ class SqliteDialect:
     def now(self) -> Op[int]:
         rows = yield from _one(Stmt(SQL["now"]))
         return rows[0][0]  # type: ignore[no-any-return]
+
+
+def _below(tenant: bytes, prefixes: Sequence[bytes]) -> Op[dict[bytes, tuple[int, int]]]:
+    """Prefixes with anything below them: how many items are live, and how many of those have vectors."""
+    found: dict[bytes, tuple[int, int]] = {}
+    for start in range(0, len(prefixes), _RANGES):
+        part = prefixes[start : start + _RANGES]
+        text = literal(SQL["below"].replace("{ranges}", ", ".join(["(?, ?)"] * len(part))))
+        ranges = [end for prefix in part for end in (prefix, prefix + _ABOVE)]
+        rows = yield from _one(Stmt(text, (*ranges, tenant)))
+        found.update({low: (live, embedded) for low, live, embedded in rows})
+    return found
 
 
 @lru_cache(_ABREAST)

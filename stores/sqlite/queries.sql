@@ -93,9 +93,11 @@ WHERE i.tenant = ?1 AND i.ns = ?2 AND i.key = ?3 AND i.ttl IS NOT NULL AND {live
 UPDATE stepvault_item AS i SET expires_at = {now} + CAST(ttl * 60000000 AS INTEGER)
 WHERE i.tenant = ?1 AND i.ns = ?2 AND i.key = ?3 AND i.ttl IS NOT NULL AND i.expires_at IS NULL
 
--- name: count_below
-SELECT count(*), count(v.item) FROM stepvault_item i LEFT JOIN stepvault_vector v ON v.item = i.no
-WHERE i.tenant = ?1 AND i.ns >= ?2 AND i.ns < ?3 AND {live}
+-- name: below
+WITH p (low, high) AS (VALUES {ranges})
+SELECT p.low, count(*) FILTER (WHERE {live}), count(v.item) FILTER (WHERE {live})
+FROM p CROSS JOIN stepvault_item i ON i.tenant = ? AND i.ns >= p.low AND i.ns < p.high
+LEFT JOIN stepvault_vector v ON v.item = i.no GROUP BY p.low
 
 -- name: drop_vectors_below
 DELETE FROM stepvault_vector

@@ -88,15 +88,18 @@ class Items:
         scope = getattr(self.store, "thread_scope", None)
         return tuple(scope(thread_id)) if scope is not None else None
 
-    def delete_scope(self, thread_id: str, *, shred: bool = False) -> Op[int]:
-        """Delete a thread's own memory, with its key or without; how many items there were."""
-        namespace = self.scope_of(thread_id)
-        if namespace is None:
+    def delete_scopes(self, thread_ids: Sequence[str]) -> Op[int]:
+        """Delete the own memory of threads, together; how many items there were."""
+        if not thread_ids or not hasattr(self.store, "delete_thread_scope"):
             return 0
-        if shred and self._is_sealed:
-            yield from self._call("shred_keys", namespace)
-        removed = yield from self._call("delete_namespace", namespace)
+        removed = yield from self._call("delete_thread_scope", *thread_ids)
         return int(removed.items)
+
+    def shred_scopes(self, thread_ids: Sequence[str]) -> Op[None]:
+        """Destroy the keys of the own memory of threads; what is deleted before is not found any more."""
+        if thread_ids and self._is_sealed:
+            namespaces = [found for thread in thread_ids if (found := self.scope_of(thread)) is not None]
+            yield from self._call("shred_keys", *namespaces)
 
     @property
     def _is_sealed(self) -> bool:

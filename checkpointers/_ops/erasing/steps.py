@@ -29,6 +29,7 @@ from stepvault.erasure import STATES, ErasurePlan, PurgeStep, check_signing
 from stepvault.errors import ConfigurationError, HoldError, PlanStaleError
 
 _PAGE = 500
+_THREADS = 1500  # that go together
 _TRIES = 3
 
 logger = logging.getLogger("stepvault")
@@ -187,7 +188,7 @@ def theirs(scope: Scope, current: Request) -> Theirs:
 
 
 def _hints(scope: Scope, mark: bytes) -> Op[dict[bytes, ThreadKey]]:
-    docs = yield from scope.core.dialect.docs(space(scope, SUBJECTS), mark, b"", _PAGE)
+    docs = yield from scope.core.dialect.docs(space(scope, SUBJECTS), mark, b"", _THREADS)
     return {doc.key: ThreadKey(scope.tenant, ormsgpack.unpackb(doc.body)[1]) for doc in docs}
 
 
@@ -211,16 +212,17 @@ def _delete_page(
     found = yield from scope.core.dialect.notes_at([(key, b"") for key in keys])
     rows = {key: row for key, (row, _) in zip(keys, found, strict=True)}
     going = [(key, row) for key, row in rows.items() if row is not None and _choice(current, mark, row) == "erase"]
+    gone = [key for key, row in rows.items() if row is None]  # and its memory, unless somebody was killed in between
+    yield from eraser.items.shred_scopes([text_of(key.thread) for key in (*gone, *(key for key, _ in going))])
+    removed = yield from keeping.remove_all(scope, going, led_by=mark)
+    done = {key: count for (key, _), count in zip(going, removed.checkpoints, strict=True) if count is not None}
+    items = yield from eraser.items.delete_scopes([text_of(key.thread) for key in (*gone, *done)])
+    counts.update(threads=len(done), checkpoints=sum(done.values()), items=items + removed.items)
     for key, _ in going:
-        counts["items"] += yield from eraser.items.delete_scope(text_of(key.thread), shred=True)
-    removed = yield from keeping.delete_all(scope, going, led_by=mark)
-    for (key, _), checkpoints in zip(going, removed, strict=True):
-        if checkpoints is None:
-            rows[key] = None  # it is to be read again
-        else:
+        if key in done:
             del rows[key]
-    done = [checkpoints for checkpoints in removed if checkpoints is not None]
-    counts.update(threads=len(done), checkpoints=sum(done))
+        else:
+            rows[key] = None  # it is to be read again
     for key, row in rows.items():
         counts.update((yield from _delete_thread(scope, eraser, current, mark, key, row)))
     return counts
@@ -260,12 +262,13 @@ def _delete_thread(
                 return {"shared": 1}
             continue
         if choice == "anonymise":
-            items += yield from eraser.items.delete_scope(text_of(key.thread))
+            items += yield from eraser.items.delete_scopes([text_of(key.thread)])
             person = Person(current.subjects, current.tokens)
             if (yield from anonymise(scope, key, thread, person, eraser.fields)):
                 return {"anonymised": 1, "items": items}
             continue
-        items += yield from eraser.items.delete_scope(text_of(key.thread), shred=True)
+        yield from eraser.items.shred_scopes([text_of(key.thread)])
+        items += yield from eraser.items.delete_scopes([text_of(key.thread)])
         removed = yield from keeping.delete(scope, key, thread.rev, led_by=mark)
         if removed is not None:
             return {"threads": 1, "checkpoints": removed, "items": items}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
@@ -35,20 +36,32 @@ def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None, *, led_by: by
     return removed.checkpoints
 
 
+class Removed(NamedTuple):
+    """What became of threads: how many checkpoints each had, None for those that stay; items of their memory."""
+
+    checkpoints: list[int | None]
+    items: int
+
+
 def delete_all(
     scope: Scope, threads: Sequence[tuple[ThreadKey, ThreadRow]], *, led_by: bytes = b""
 ) -> Op[list[int | None]]:
     """Remove threads that still stand as they were read, as `delete` does; None for those that stay."""
+    return (yield from remove_all(scope, threads, led_by=led_by)).checkpoints
+
+
+def remove_all(scope: Scope, threads: Sequence[tuple[ThreadKey, ThreadRow]], *, led_by: bytes = b"") -> Op[Removed]:
+    """The same; also says how much memory went with them, where a store is beside."""
     if not threads:
-        return []
+        return Removed([], 0)
     found = yield from scope.core.dialect.delete_all(threads)
     gone = [(key, removed) for (key, _), removed in zip(threads, found, strict=True) if removed is not None]
-    yield from _forget(scope, gone, led_by)
-    return [None if removed is None else removed.checkpoints for removed in found]
+    items = yield from _forget(scope, gone, led_by)
+    return Removed([None if removed is None else removed.checkpoints for removed in found], items)
 
 
-def _forget(scope: Scope, gone: Sequence[tuple[ThreadKey, Deleted]], led_by: bytes) -> Op[None]:
-    """Drop whatever leads to threads that are gone, and their memory."""
+def _forget(scope: Scope, gone: Sequence[tuple[ThreadKey, Deleted]], led_by: bytes) -> Op[int]:
+    """Drop whatever leads to threads that are gone, and their memory; how many items that were."""
     traces: set[bytes] = set()
     effects: list[tuple[ThreadKey, bytes]] = []
     people: list[subjects.Left] = []
@@ -64,7 +77,7 @@ def _forget(scope: Scope, gone: Sequence[tuple[ThreadKey, Deleted]], led_by: byt
     yield from index.drop_traces(scope, traces)
     yield from effect_hints.drop_hints_of(scope, effects)
     yield from subjects.forget(scope, people)
-    yield from reads.forget_all(scope, [(key, removed.notes) for key, removed in gone])
+    return (yield from reads.forget_all(scope, [(key, removed.notes) for key, removed in gone]))
 
 
 def settle_copy(scope: Scope, key: ThreadKey) -> Op[None]:

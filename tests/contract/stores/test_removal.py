@@ -41,3 +41,18 @@ async def test_a_thread_has_memory_of_its_own(store: Any) -> None:
     assert len(await store.asearch(store.thread_scope("t"))) == 2
     with pytest.raises(IdentifierError):
         store.thread_scope(None)
+
+
+async def test_the_memory_of_many_threads_goes_together(store: Any) -> None:
+    threads = [f"t{i}" for i in range(600)]
+    for thread_id in ("t7", "t70", "t599", "t6000"):
+        scope = store.thread_scope(thread_id)
+        await store.aput(scope, "k", {"t": thread_id})
+        await store.aput((*scope, "notes"), "k", {"t": thread_id})
+
+    assert (await store.adelete_thread_scope(*threads, "t7")).items == 6
+    assert (await store.adelete_thread_scope(*threads)).items == 0
+    assert (await store.adelete_thread_scope()).items == 0
+    assert {item.value["t"] for item in await store.asearch(())} == {"t6000"}
+    await store.aput(store.thread_scope("t70"), "k", {"t": "again"})
+    assert len(await store.alist_namespaces()) == 3
