@@ -198,16 +198,22 @@ class RedisDialect(Exchanging, Walking):
         cursor: bytes | None = b"0"
         while cursor is not None:
             groups, cursor = yield from self._mortal(cursor)
-            replies = yield from self._in_each(groups, "sweep", limit)
-            yield from self._rest([group for group, reply in zip(groups, replies, strict=True) if not reply[1]])
-            empty: dict[bytes, list[Group]] = {}
-            for group, (removed, _, left) in zip(groups, replies, strict=True):
-                total += removed
-                if not left:
-                    empty.setdefault(group.tenant, []).append(group)
-            for tenant, found in empty.items():
-                yield from self._deregister(tenant, found)
+            total += yield from self._sweep_groups(groups, limit)
         return total
+
+    def _sweep_group(self, group: Group, limit: int) -> Op[int]:
+        return (yield from self._sweep_groups([group], limit))
+
+    def _sweep_groups(self, groups: Sequence[Group], limit: int) -> Op[int]:
+        replies = yield from self._in_each(groups, "sweep", limit)
+        yield from self._rest([group for group, reply in zip(groups, replies, strict=True) if not reply[1]])
+        empty: dict[bytes, list[Group]] = {}
+        for group, (_, _, left) in zip(groups, replies, strict=True):
+            if not left:
+                empty.setdefault(group.tenant, []).append(group)
+        for tenant, found in empty.items():
+            yield from self._deregister(tenant, found)
+        return sum(removed for removed, _, _ in replies)
 
     def overdue(self) -> Op[int]:
         total = 0
