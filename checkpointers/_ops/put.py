@@ -23,6 +23,7 @@ from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
+from stepvault.checkpointers._ops.inbox.queries import withdrawing
 from stepvault.checkpointers._ops.inbox.upkeep import Upkeep, on_checkpoint
 from stepvault.checkpointers._ops.reads import INSIDE, Along, along
 from stepvault.checkpointers._ops.subjects import NOBODY, confirm, joined, matters
@@ -51,9 +52,8 @@ def put(
     asked = at
     if scope.core.evolution.aliases:
         at = evolution.stored_at(at, (yield from evolution.stored_space(scope, at)))
-    known = scope.core.knowledge.of(at.key)
+    known, values = scope.core.knowledge.of(at.key), checkpoint["channel_values"]
     inherits = _inherits(checkpoint, new_versions)
-    values = checkpoint["channel_values"]
     size = sum(_weight(values[channel]) for channel in new_versions if channel in values)
 
     def needs(view: View) -> bool:
@@ -65,7 +65,7 @@ def put(
         record = yield from scope.core.compute(
             lambda: record_of(scope, at, encoder, checkpoint, kept, new_versions, parent), size
         )
-        upkeep = yield from _upkeep(scope, at, view, checkpoint_id, kept.get("source"))
+        upkeep = yield from _upkeep(scope, at, view, checkpoint_id, kept.get("source"), carried)
         state, names = upkeep.state, NOBODY
         if matters(scope, at, state):
             active = state if compacts else (yield from touched(scope, at, state))
@@ -92,16 +92,21 @@ def put(
         return asked.config(checkpoint["id"])
 
     def write(carried: Along) -> Op[RunnableConfig]:
-        return (yield from store(scope, at, known, partial(attempt, carried), needs, at.checkpoint))
+        op = store(scope, at, known, partial(attempt, carried), needs, at.checkpoint)
+        return (yield from withdrawing(scope, at.key, carried.announced, op))
 
     return (yield from along(scope, at, INSIDE if at.ns else checkpoint["id"], write))
 
 
-def _upkeep(scope: Scope, at: Address, view: View | None, checkpoint_id: bytes, source: Any) -> Op[Upkeep]:
+def _upkeep(
+    scope: Scope, at: Address, view: View | None, checkpoint_id: bytes, source: Any, carried: Along
+) -> Op[Upkeep]:
     state = state_of(view)
     if not state.pending:
         return Upkeep((), state)
-    return (yield from on_checkpoint(scope, at, view, state, checkpoint_id, source))
+    upkeep = yield from on_checkpoint(scope, at, view, state, checkpoint_id, source)
+    carried.announced += upkeep.announced
+    return upkeep
 
 
 def record_of(

@@ -22,12 +22,12 @@ from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import elements_for, encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
-from stepvault.checkpointers._ops.inbox.entries import Entry
+from stepvault.checkpointers._ops.inbox.queries import withdrawing
 from stepvault.checkpointers._ops.inbox.upkeep import Upkeep, asks, on_writes
 from stepvault.checkpointers._ops.put import run_of
 from stepvault.checkpointers._ops.reads import ASKED, DONE, Along, along
 from stepvault.checkpointers._ops.subjects import NOBODY, check_named, confirm, joined, matters
-from stepvault.errors import ConfigurationError, SubjectErasedError, ThreadGoneError
+from stepvault.errors import ConfigurationError
 
 
 def put_writes(scope: Scope, at: Address, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> Op[None]:
@@ -77,7 +77,7 @@ def _store_rows(
     """Store writes as one row for ordinary channels and one per special channel; False if the former exists."""
     known = scope.core.knowledge.of(at.key)
     plain = [(channel, value) for _, channel, value in writes]
-    asking, announced = asks(plain), list[Entry]()
+    asking = asks(plain)
 
     def attempt(view: View | None) -> Op[bool | None]:
         if view is None and asking:  # what announces an interrupt names the revision of its thread
@@ -88,7 +88,7 @@ def _store_rows(
         upkeep = Upkeep((), state_of(view))
         if asking or upkeep.state.pending:
             upkeep = yield from on_writes(scope, at, view, upkeep.state, task, path, plain)
-            announced.extend(upkeep.fresh)
+            carried.announced += upkeep.announced
         state, names = upkeep.state, NOBODY
         if matters(scope, at, state):
             state, names = yield from joined(scope, at, (yield from touched(scope, at, state)))
@@ -111,11 +111,8 @@ def _store_rows(
             yield from confirm(scope, at)
         return fresh
 
-    try:
-        return (yield from store(scope, at, known, attempt, lambda view: False, at.checkpoint))
-    except (SubjectErasedError, ThreadGoneError):
-        yield from index.withdraw(scope, at.key, announced)
-        raise
+    stored = store(scope, at, known, attempt, lambda view: False, at.checkpoint)
+    return (yield from withdrawing(scope, at.key, carried.announced, stored))
 
 
 def _create(scope: Scope, at: Address, known: Known) -> Op[None]:

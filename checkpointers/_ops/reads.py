@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import ormsgpack
@@ -27,6 +27,7 @@ from stepvault._core.rows import Doc, DocChange, Elements, Guard, Note
 from stepvault._core.state import State
 from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.expiry import MINUTE, db_now
+from stepvault.checkpointers._ops.inbox.entries import Entry
 from stepvault.checkpointers._ops.spaces import drop_docs, space
 
 T = TypeVar("T")
@@ -64,6 +65,7 @@ class Along:
     notes: Sequence[Note] = ()
     waits: bool = False
     settled: bool = False
+    announced: list[Entry] = field(default_factory=list)  # to the inbox, for this write
 
     def moved(self, before: State, after: State) -> None:
         """Note what a stored write made of the thread's state."""

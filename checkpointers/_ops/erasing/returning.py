@@ -44,10 +44,11 @@ def _lift(scope: Scope, eraser: Eraser, mark: bytes) -> Op[bool]:
 def reconcile(scope: Scope, eraser: Eraser, journaled: Sequence[dict[str, Any]]) -> Op[list[ErasureRequest]]:
     """Erase again whom the journal says to be erased, where the database does not know it (any more).
 
-    Names are not in the journal; tokens find threads and namespaces all the same.
+    Names are not in the journal; tokens find threads and namespaces all the same. What becomes of threads is what was
+    chosen then.
     """
     last = {bytes.fromhex(line["token"]): line for line in journaled}
-    erased = dict.fromkeys(bytes.fromhex(line["token"]) for line in journaled if not line.get("readmitted"))
+    erased = {bytes.fromhex(line["token"]): line for line in journaled if not line.get("readmitted")}
     lost: list[bytes] = []
     for mark in erased:
         if not (yield from _is_known(scope, eraser, mark)):
@@ -55,7 +56,8 @@ def reconcile(scope: Scope, eraser: Eraser, journaled: Sequence[dict[str, Any]])
     done: list[ErasureRequest] = []
     for mark in lost:
         now = yield from scope.core.dialect.now()
-        made = Request(scope.core.random(16).hex(), "received", [], [mark], "keep", "reconcile", now)
+        shared, own = erased[mark].get("shared", "keep"), erased[mark].get("own", "erase")
+        made = Request(scope.core.random(16).hex(), "received", [], [mark], shared, "reconcile", now, own=own)
         made = yield from requests.create(scope, made)
         done.append((yield from advance(scope, eraser, made.id)).shown())
     for mark, line in last.items():

@@ -142,7 +142,10 @@ def _tombstone(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
     yield from eraser.items.refuse(current.tokens)
     if eraser.journal is not None:
         for mark in current.tokens:
-            line = {"token": mark.hex(), "tenant": scope.tenant.hex(), "request": current.id, "at": now}
+            line = {
+                "token": mark.hex(), "tenant": scope.tenant.hex(), "request": current.id, "at": now,
+                "shared": current.shared, "own": current.own,
+            }  # fmt: skip
             yield Call(lambda line=line: eraser.journal(line))  # type: ignore[misc]
     return (yield from _moved(scope, current, "tombstoned", tombstoned=now))
 

@@ -24,7 +24,7 @@ from stepvault.checkpointers._ops.inbox.entries import (
     notes_of,
 )
 from stepvault.checkpointers._ops.inbox.index import Place
-from stepvault.checkpointers._ops.inbox.queries import Found, by_id, look_up
+from stepvault.checkpointers._ops.inbox.queries import Found, by_id, look_up, withdrawing
 from stepvault.checkpointers._ops.inbox.schema import check_answer
 from stepvault.checkpointers._ops.subjects import note_decider, token
 from stepvault.errors import AlreadyDecidedError, DeadlinePassedError, InterruptNotFoundError, SupersededError
@@ -116,6 +116,7 @@ def _change(
     at = Address(found.key, b"", None, None)
     known = scope.core.knowledge.of(found.key)
     place = Place(b"", b"", found.key.thread, found.entry.id, b"", b"", "")
+    announced: list[Entry] = []
 
     def attempt(view: View | None) -> Op[Entry | None]:
         now = yield from scope.core.dialect.now()
@@ -126,6 +127,7 @@ def _change(
             return None
         after = change(fresh.entry, now)
         (entry,) = yield from index.announce(scope, found.key, view.uid, view.rev, [(event(after), after)])
+        announced.append(entry)
         before = state_of(view)
         state = replace(before, pending=before.pending - (fresh.stored.is_open and not entry.is_open))
         guard = replace(guard_for(scope, at, view, state), durable=True)
@@ -136,7 +138,8 @@ def _change(
         yield from index.forget(scope, found.key, [(fresh.stored, entry)])
         return entry
 
-    return (yield from store(scope, at, known, attempt, lambda view: False, None, check=False))
+    stored = store(scope, at, known, attempt, lambda view: False, None, check=False)
+    return (yield from withdrawing(scope, found.key, announced, stored))
 
 
 def _check_open(entry: Entry, now: int) -> None:

@@ -22,7 +22,7 @@ from stepvault._core.plan import Op
 from stepvault._core.rows import Doc, DocChange
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.expiry import db_now
-from stepvault.checkpointers._ops.inbox.entries import Entry, note_keys
+from stepvault.checkpointers._ops.inbox.entries import Entry
 from stepvault.checkpointers._ops.spaces import drop_docs, space
 
 EVENTS, LISTS, SUBJECTS, NODES, DUE, IDS, REFERENCES = b"\x01", b"l", b"s", b"n", b"d", b"i", b"x"
@@ -156,22 +156,15 @@ def forget(scope: Scope, key: ThreadKey, changed: Sequence[tuple[Entry, Entry | 
     yield from drop_traces(scope, gone)
 
 
-def withdraw(scope: Scope, key: ThreadKey, entries: Sequence[Entry]) -> Op[None]:
-    """Drop what announced entries that were refused in the end, unless their thread has them all the same."""
-    for entry in entries:
-        notes = [(key, place) for place in note_keys(entry.id)]
-        if any(body is not None for _, body in (yield from scope.core.dialect.notes_at(notes))):
-            continue
-        traces = sorted(traces_of(scope, key.thread, entry))
-        found = yield from scope.core.dialect.get_docs(space(scope, SPACE), traces)
-        yield from drop(scope, [place for place in map(_place, found) if place.uid == entry.uid])
+def at(scope: Scope, keys: Collection[bytes]) -> Op[list[Place]]:
+    """What stands at these keys, as far as something does."""
+    return [_place(doc) for doc in (yield from scope.core.dialect.get_docs(space(scope, SPACE), sorted(keys)))]
 
 
 def beside(scope: Scope, place: Place) -> Op[list[Place]]:
     """The hints that lead to the same interrupt as one of a person's lists."""
     rank = place.key[len(of_subject(scope, "")) :]
-    siblings = [LISTS + rank, IDS + digest_of(place.id) + rank[9:]]  # after a letter and a time
-    return [_place(doc) for doc in (yield from scope.core.dialect.get_docs(space(scope, SPACE), siblings))]
+    return (yield from at(scope, [LISTS + rank, IDS + digest_of(place.id) + rank[9:]]))  # after a letter and a time
 
 
 def drop(scope: Scope, places: Sequence[Place]) -> Op[None]:

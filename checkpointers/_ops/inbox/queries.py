@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from stepvault._core.chunks import unpack_row
 from stepvault._core.codec import unpack
@@ -31,8 +31,10 @@ from stepvault.checkpointers._ops.inbox.entries import (
 from stepvault.checkpointers._ops.inbox.index import Place
 from stepvault.checkpointers._ops.inbox.renaming import present_ids
 from stepvault.checkpointers._ops.inbox.upkeep import place_of_send, sent_to
-from stepvault.errors import ConfigurationError, InterruptNotFoundError
+from stepvault.errors import ConfigurationError, InterruptNotFoundError, SubjectErasedError, ThreadGoneError
 from stepvault.inbox import STATUSES, InboxPage, PendingInterrupt
+
+T = TypeVar("T")
 
 _PAGE = 100
 _MOST = 1000
@@ -218,6 +220,19 @@ def tidy(scope: Scope, subject: str) -> Op[None]:
         if len(places) < _PAGE:
             return
         after = places[-1].key
+
+
+def withdrawing(scope: Scope, key: ThreadKey, announced: Sequence[Entry], op: Op[T]) -> Op[T]:
+    """A write of what was announced; if its thread or its person went meanwhile, nothing that leads there is left."""
+    try:
+        return (yield from op)
+    except (SubjectErasedError, ThreadGoneError, InterruptNotFoundError):
+        for entry in announced:
+            places = yield from index.at(scope, index.traces_of(scope, key.thread, entry))
+            true = [place for place, _ in (yield from verified(scope, places))]
+            lists = [place for place in places if place.key[:1] == index.SUBJECTS and place not in true]
+            yield from index.drop(scope, lists)  # who else announces this for them is refused as well
+        raise
 
 
 def look_up(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[ThreadRow | None, Found | None]]]:

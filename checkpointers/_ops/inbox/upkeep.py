@@ -38,12 +38,12 @@ _PUSH, _PULL = "__pregel_push", "__pregel_pull"
 
 
 class Upkeep(NamedTuple):
-    """What a write does to the inbox: notes to store with it, the state it leaves, entries it changes and makes."""
+    """What a write does to the inbox: notes to store with it, the state it leaves, entries changed and announced."""
 
     notes: Sequence[Note]
     state: State
     changed: Sequence[tuple[Entry, Entry]] = ()
-    fresh: Sequence[Entry] = ()
+    announced: Sequence[Entry] = ()
 
 
 def asks(writes: Sequence[tuple[str, Any]]) -> bool:
@@ -119,7 +119,7 @@ def _upkeep(
     pending = max(0, state.pending + len(fresh) - len(closed))
     paused = state.paused and pending > 0 and not any(before.nodes is not None for before, _ in closed)
     state = replace(state, pending=pending, paused=paused)
-    return Upkeep(notes_of(scope, entries), state, changed, entries[len(closed) :])
+    return Upkeep(notes_of(scope, entries), state, changed, entries)
 
 
 def deadline_of(scope: Scope, now: int) -> int | None:
