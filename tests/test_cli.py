@@ -127,6 +127,34 @@ def test_an_erasure_is_a_dry_run_until_it_is_confirmed(url: str) -> None:
     assert read("erase", "resume", url=url) == []
 
 
+def test_patterns_of_the_app_say_whose_memory_is_erased(url: str) -> None:
+    with Vault.open(url) as vault:
+        for namespace in (("people", "u-ann"), ("odd/label", "u-ann")):
+            vault.store.put(namespace, "k", {"n": 1})
+    patterns = ("--subject-pattern", "people/u-{subject}", "--subject-pattern", '["odd/label", "u-{subject}"]')
+    (plan,) = read(*patterns, "erase", "plan", "ann", url=url)
+    assert sorted(plan["namespaces"].values()) == [1, 1]
+    told(*patterns, "erase", "run", "ann", "--yes", url=url)
+    with Vault.open(url) as vault:
+        assert vault.store.list_namespaces() == [("users", "ann")]
+    assert call("--subject-pattern", "people", "erase", "plan", "ann", url=url).exit_code == 2
+
+
+def test_threads_of_ones_own_can_be_anonymised(url: str) -> None:
+    with Vault.open(url) as vault:
+        made = checkpoint({"email": "ann@example.com", "name": "Ann", "total": 3})
+        at = config("order", user_id="ann")
+        vault.checkpointer.put(at, made, {"source": "loop"}, made["channel_versions"])
+    fields = ("--personal-field", "name", "--personal-field", "email=gone@example.invalid")
+    told("erase", "run", "ann", "--yes", "--own", "anonymise", *fields, url=url)
+    with Vault.open(url) as vault:
+        found = vault.checkpointer.get_tuple(config("order"))
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"email": "gone@example.invalid", "name": "[erased]", "total": 3}
+        assert vault.erasure.plan("ann").threads == []
+    assert call("erase", "run", "bob", "--yes", "--own", "keep", url=url).exit_code == 1
+
+
 def test_a_list_of_people_is_erased_row_by_row(url: str, tmp_path: Path) -> None:
     people, receipts = tmp_path / "people.txt", tmp_path / "receipts"
     people.write_text("ann\n\nheld\nbob\n")

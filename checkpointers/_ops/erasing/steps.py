@@ -24,7 +24,7 @@ from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.inbox import decisions, keeping, queries
 from stepvault.checkpointers._ops.spaces import drop_docs, space
-from stepvault.checkpointers._ops.subjects import DECIDERS, PREFIX, SUBJECTS, TOMBSTONES, token
+from stepvault.checkpointers._ops.subjects import DECIDERS, PREFIX, SUBJECTS, TOMBSTONES, of_thread, token
 from stepvault.erasure import STATES, ErasurePlan, PurgeStep, check_signing
 from stepvault.errors import ConfigurationError, HoldError, PlanStaleError
 
@@ -266,7 +266,9 @@ def _delete_thread(
             continue
         if choice == "anonymise":
             items += yield from eraser.items.delete_scopes([text_of(key.thread)])
-            person = Person(current.subjects, current.tokens)
+            known = yield from of_thread(scope, thread)  # after a restore, nothing else names them
+            ids = {*current.subjects, *(name for name in known if token(scope, name) in current.tokens)}
+            person = Person(sorted(ids), current.tokens)
             if (yield from anonymise(scope, key, thread, person, eraser.fields)):
                 return {"anonymised": 1, "items": items}
             continue

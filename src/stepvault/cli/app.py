@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stepvault.cli import adopting, compacting, erasing, inbox, keys, subjects, threads, upkeep
-from stepvault.cli.context import Settings
+from stepvault.cli.context import Settings, pattern_of
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,9 +33,17 @@ def options(
     keys_url: Annotated[
         str | None, typer.Option(envvar="STEPVAULT_KEYS_URL", help="the keys_url= of the app, if it has one")
     ] = None,
+    subject_pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="STEPVAULT_SUBJECT_PATTERNS",
+            help="a subject_patterns= of the app: users/u-{subject}, or the labels as a JSON array",
+        ),
+    ] = None,
 ) -> None:
     """Options before the command."""
-    context.obj = Settings(url, app_module, as_json, tenant, keyfile, keys_url)
+    patterns = [pattern_of(text) for text in subject_pattern] if subject_pattern else None
+    context.obj = Settings(url, app_module, as_json, tenant, keyfile, keys_url, patterns)
 
 
 app.command()(threads.threads)

@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from stepvault._core.people import HOLE
 from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError
 from stepvault.vault import Vault
@@ -40,6 +41,15 @@ class Settings:
     tenant: str
     keyfile: str | None = None
     keys_url: str | None = None
+    subject_patterns: Sequence[Sequence[str]] | None = None
+
+
+def pattern_of(text: str) -> tuple[str, ...]:
+    """The labels of a pattern: `users/u-{subject}`, or a JSON array where a label has a slash or a space."""
+    labels = json.loads(text) if text.startswith("[") else text.split("/")
+    if HOLE not in "".join(map(str, labels)) or not all(isinstance(label, str) and label for label in labels):
+        raise typer.BadParameter(f"a subject pattern is labels with {HOLE} in one of them, such as users/u-{HOLE}")
+    return tuple(labels)
 
 
 def settings_of(context: typer.Context) -> Settings:
@@ -54,6 +64,8 @@ def open_vault(context: typer.Context, **options: Any) -> Vault:
     settings = settings_of(context)
     if settings.keys_url is not None:
         options["keys_url"] = settings.keys_url
+    if settings.subject_patterns is not None:
+        options["subject_patterns"] = settings.subject_patterns
     _check_is_there(settings.url or os.environ.get("STEPVAULT_URL", ""))
     return open_at(context, settings.url, **options)
 

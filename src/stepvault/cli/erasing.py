@@ -24,6 +24,11 @@ app = typer.Typer(no_args_is_help=True, help="Forget a person, with proof.")
 Journal = Annotated[str | None, typer.Option(help="file outside the database that tombstones are written to")]
 From = Annotated[str | None, typer.Option("--from", help="file with one person per line; - is standard input")]
 Vacuum = Annotated[bool, typer.Option("--vacuum", help="have the purge rewrite files too, which holds others up")]
+Receipts = Annotated[str | None, typer.Option(help="folder to write receipts to")]
+Personal = Annotated[
+    list[str] | None,
+    typer.Option("--personal-field", help="a field to blank in threads that are anonymised, or NAME=TEXT to put there"),
+]
 Keys = Annotated[list[str], typer.Option("--public-key", help="64 hexadecimal digits; give all after a rotation")]
 
 
@@ -63,35 +68,46 @@ def run(
     context: typer.Context,
     subject: Annotated[str | None, typer.Argument()] = None,
     source: From = None,
-    shared: Annotated[str, typer.Option(help="keep, anonymise or erase threads that belong to others too")] = "keep",
-    personal: Annotated[
-        list[str] | None, typer.Option("--personal-field", help="a field to blank in threads that are anonymised")
+    shared: Annotated[
+        str | None, typer.Option(help="keep (the default), anonymise or erase threads that belong to others too")
     ] = None,
+    own: Annotated[str, typer.Option(help="erase or anonymise threads that are theirs alone")] = "erase",
+    personal: Personal = None,
     reason: Annotated[str | None, typer.Option(help="for your records")] = None,
-    receipts: Annotated[str | None, typer.Option(help="folder to write receipts to")] = None,
+    receipts: Receipts = None,
     journal: Journal = None,
     vacuum: Vacuum = False,
     yes: Annotated[bool, typer.Option("--yes", help="do it")] = False,
 ) -> None:
-    """Erase people, with one purge for all; without --yes only the plans are shown."""
+    """Erase people, with one purge for all; without --yes only the plans are shown.
+
+    With --own anonymise, shared threads are anonymised too unless --shared says something else.
+    """
     people = _people(subject, source)
     if not yes:
         _show_plans(context, people, journal)
         cli.dry_run("Nothing was erased.")
         return
-    erasure = cli.open_vault(context, journal=journal, personal_fields=personal or (), vacuum=vacuum).erasure
+    chosen = shared or ("anonymise" if own == "anonymise" else "keep")
+    erasure = cli.open_vault(context, journal=journal, personal_fields=_fields(personal), vacuum=vacuum).erasure
     with cli.working("erasing", len(people)) as told:
 
         def progress(request: ErasureRequest) -> None:
             told(f"{request.state}, {_removed(request)}", advance=request.state == "receipted")
 
-        outcomes = erasure.erase_many(people, shared=shared, reason=reason, progress=progress)
+        outcomes = erasure.erase_many(people, shared=chosen, own=own, reason=reason, progress=progress)
     cli.show(
         context, [_row(n, outcome) for n, outcome in enumerate(outcomes, 1)], ("row", "request", "state", "removed")
     )
     _keep(outcomes, receipts)
     if any(isinstance(outcome, StepvaultError) for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def _fields(personal: Sequence[str] | None) -> dict[str, str | None]:
+    """Declared fields, each with what takes its place."""
+    named = [text.partition("=") for text in personal or ()]
+    return {name: value if equals else None for name, equals, value in named}
 
 
 def _row(number: int, outcome: ErasureRequest | StepvaultError) -> _Row:
@@ -125,11 +141,12 @@ def status(context: typer.Context, request_id: str) -> None:
 def resume(
     context: typer.Context,
     journal: Journal = None,
-    receipts: Annotated[str | None, typer.Option(help="folder to write receipts to")] = None,
+    receipts: Receipts = None,
+    personal: Personal = None,
     vacuum: Vacuum = False,
 ) -> None:
     """Bring every unfinished erasure to its end, and try open purge steps again."""
-    erasure = cli.open_vault(context, journal=journal, vacuum=vacuum).erasure
+    erasure = cli.open_vault(context, journal=journal, personal_fields=_fields(personal), vacuum=vacuum).erasure
     with cli.working("erasing"):
         done = erasure.resume()
     cli.show(context, done, ("id", "state", "counts"))
@@ -140,12 +157,13 @@ def resume(
 def reconcile(
     context: typer.Context,
     journal: Annotated[str, typer.Option(help="the journal")],
-    receipts: Annotated[str | None, typer.Option(help="folder to write receipts to")] = None,
+    receipts: Receipts = None,
+    personal: Personal = None,
 ) -> None:
     """After a restore: erase again whom the journal says to be erased."""
     if not Path(journal).exists():
         raise ConfigurationError("There is no such journal; without it, who was erased is not known.")
-    done = cli.open_vault(context, journal=journal).erasure.reconcile()
+    done = cli.open_vault(context, journal=journal, personal_fields=_fields(personal)).erasure.reconcile()
     cli.show(context, done, ("id", "state", "counts"))
     _keep(done, receipts)
 

@@ -233,6 +233,24 @@ async def test_a_journal_outlives_the_database(database: Database, tmp_path: Pat
     assert await erasure_of(other, journal=stones).areconcile() == []
 
 
+@pytest.mark.parametrize("shared", ["keep", "anonymise", "erase"])
+async def test_reconciling_repeats_what_was_chosen(shared: str, async_database: Database, tmp_path: Path) -> None:
+    saver, journal = await async_database.raw(), tmp_path / "journal.jsonl"
+    other = saver.for_tenant("restored")  # as a database that never knew of the erasure
+    for restored in (saver, other):
+        await put(restored, {"messages": ["ann was here"]}, at=config("both", user_id=["ann", "bob"]))
+    await erasure_of(saver, journal=journal).aerase("ann", shared=shared)
+    scope = other._scope
+    line = {**json.loads(journal.read_text()), "tenant": scope.tenant.hex(), "token": token(scope, "ann").hex()}
+    journal.write_text(json.dumps(line) + "\n")
+    await erasure_of(other, journal=journal).areconcile()
+    for restored in (saver, other):
+        found = await restored.aget_tuple(config("both"))
+        said = found and found.checkpoint["channel_values"]["messages"]
+        assert said == {"keep": ["ann was here"], "anonymise": ["[erased]"], "erase": None}[shared]
+    assert (await erasure_of(other).aplan("ann")).threads == []
+
+
 async def test_export_gives_everything_in_clear(database: Database) -> None:
     saver, store = await database.saver(), InMemoryStore()
     await filled(saver)
