@@ -30,6 +30,8 @@ from stepvault._core.rows import (
 )
 from stepvault.erasure import PurgeStep
 
+LISTED = (b"expiry", b"sweeps", b"pins")  # names of spaces that a sweep of every tenant looks into
+
 
 class Dialect(Protocol):
     """Storage primitives of one backend."""
@@ -140,6 +142,10 @@ class Dialect(Protocol):
 
     def tenants(self) -> Op[list[bytes]]:
         """Every tenant that has a thread."""
+        ...
+
+    def tenants_with(self, name: bytes) -> Op[list[bytes]]:
+        """Every tenant that has docs in its space of this name, one of `LISTED`."""
         ...
 
     def spaces(self) -> Op[list[bytes]]:

@@ -80,6 +80,9 @@ class SealedDialect(SealedMoving):
     def tenants(self) -> Op[list[bytes]]:
         return (yield from self._inner.tenants())
 
+    def tenants_with(self, name: bytes) -> Op[list[bytes]]:
+        return (yield from self._inner.tenants_with(name))
+
     def spaces(self) -> Op[list[bytes]]:
         return (yield from self._inner.spaces())
 

@@ -34,29 +34,50 @@ class ExpiringSaver(CompactingSaver):
         self._sweeper.stop(0)
         await super().aclose()
 
-    def sweep(self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False) -> SweepReport:
+    def sweep(
+        self,
+        *,
+        limit: int | None = None,
+        seconds: float | None = None,
+        all_tenants: bool = False,
+        dry_run: bool = False,
+    ) -> SweepReport:
         """Remove expired threads, oldest deadline first, shorten histories, and say what was done.
 
-        Any number of processes may sweep at once; a killed sweep is taken up by the next.
+        A saver without a tenant removes the expired threads of every tenant; a view of one tenant, its own. Any number
+        of processes may sweep at once; a killed sweep is taken up by the next.
 
         Args:
             limit: Remove at most this many threads; None: as the `ttl=` option says.
             seconds: Stop after so long; None: as the `ttl=` option says.
+            all_tenants: Shorten the histories of every tenant, too, as this saver's `retention=` says.
             dry_run: Only count.
+
+        Raises:
+            ConfigurationError: `all_tenants` on a view of one tenant.
         """
-        return self._run(sweeping.sweep(self._scope, *self._limits(limit, seconds), dry_run=dry_run))
+        limits = self._limits(limit, seconds)
+        return self._run(sweeping.sweep(self._scope, *limits, all_tenants=all_tenants, dry_run=dry_run))
 
     async def asweep(
-        self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False
+        self,
+        *,
+        limit: int | None = None,
+        seconds: float | None = None,
+        all_tenants: bool = False,
+        dry_run: bool = False,
     ) -> SweepReport:
         """Async version of `sweep`."""
-        return await self._arun(sweeping.sweep(self._scope, *self._limits(limit, seconds), dry_run=dry_run))
+        limits = self._limits(limit, seconds)
+        return await self._arun(sweeping.sweep(self._scope, *limits, all_tenants=all_tenants, dry_run=dry_run))
 
     def _limits(self, limit: int | None, seconds: float | None) -> tuple[int | None, float | None]:
         ttl = self._core.ttl
         return (limit if limit is not None else ttl.sweep_limit, seconds if seconds is not None else ttl.sweep_seconds)
 
-    def apply_ttl(self, *, limit: int | None = None, progress: Callable[[int], None] | None = None) -> int:
+    def apply_ttl(
+        self, *, limit: int | None = None, all_tenants: bool = False, progress: Callable[[int], None] | None = None
+    ) -> int:
         """Give every thread that has no deadline the default one, counted from its last write; return how many.
 
         For a database that was filled before `ttl=` was set: threads that have been idle for longer expire at once.
@@ -64,29 +85,60 @@ class ExpiringSaver(CompactingSaver):
 
         Args:
             limit: At most this many threads.
+            all_tenants: The threads of every tenant, not only of this saver's.
             progress: Called now and then with how many there are so far.
-        """
-        done, after = 0, None
-        while True:
-            left = None if limit is None else limit - done
-            count, after = self._run(refreshing.apply_default(self._scope, after, left))
-            done += count
-            if progress is not None:
-                progress(done)
-            if after is None:
-                return done
 
-    async def aapply_ttl(self, *, limit: int | None = None, progress: Callable[[int], None] | None = None) -> int:
+        Raises:
+            ConfigurationError: `all_tenants` on a view of one tenant.
+        """
+        done = 0
+        for scope in self._run(sweeping.every(self._scope, all_tenants)):
+            at: list[Any] = [None]
+            while at:
+                left = None if limit is None else limit - done
+                count, after = self._run(refreshing.apply_default(scope, at.pop(), left))
+                done += count
+                at += [] if after is None else [after]
+                if progress is not None:
+                    progress(done)
+        return done
+
+    async def aapply_ttl(
+        self, *, limit: int | None = None, all_tenants: bool = False, progress: Callable[[int], None] | None = None
+    ) -> int:
         """Async version of `apply_ttl`."""
-        done, after = 0, None
-        while True:
-            left = None if limit is None else limit - done
-            count, after = await self._arun(refreshing.apply_default(self._scope, after, left))
+        done = 0
+        for scope in await self._arun(sweeping.every(self._scope, all_tenants)):
+            at: list[Any] = [None]
+            while at:
+                left = None if limit is None else limit - done
+                count, after = await self._arun(refreshing.apply_default(scope, at.pop(), left))
+                done += count
+                at += [] if after is None else [after]
+                if progress is not None:
+                    progress(done)
+        return done
+
+    def rebuild_deadlines(self) -> int:
+        """Have sweeps look at every thread that has a deadline; how many there are.
+
+        For a database that has lost that they should, in a failover or a restore. Idempotent.
+        """
+        done, at = 0, [None]
+        while at:
+            count, after = self._run(refreshing.rewatch(self._scope, at.pop()))
             done += count
-            if progress is not None:
-                progress(done)
-            if after is None:
-                return done
+            at += [] if after is None else [after]
+        return done
+
+    async def arebuild_deadlines(self) -> int:
+        """Async version of `rebuild_deadlines`."""
+        done, at = 0, [None]
+        while at:
+            count, after = await self._arun(refreshing.rewatch(self._scope, at.pop()))
+            done += count
+            at += [] if after is None else [after]
+        return done
 
     def tag(self, config: RunnableConfig, name: str) -> None:
         """Name the checkpoint of a config, so that retention keeps it. The name moves if it stood for another."""

@@ -15,8 +15,9 @@ from stepvault._core.state import State
 from stepvault.checkpointers._ops import load, verifying
 from stepvault.checkpointers._ops.changing import change_state
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.expiry import db_now, touched, watch
+from stepvault.checkpointers._ops.expiry import SPACE, db_now, touched, watch, watching
 from stepvault.checkpointers._ops.inbox import pausing
+from stepvault.checkpointers._ops.spaces import space
 
 _PAGE = 100
 _WORTH = 0.9  # of its time: a deadline is moved once a tenth of it has passed, not at every read
@@ -56,6 +57,19 @@ def apply_default(scope: Scope, after: Any, limit: int | None) -> Op[tuple[int, 
         at = Address(ThreadKey(scope.tenant, row.thread), b"", None, None)
         done += yield from change_state(scope, at, partial(_given, scope, at, row.updated_at), create=False)
     return done, rows[-1].no if len(rows) == _PAGE else None
+
+
+def rewatch(scope: Scope, after: Any) -> Op[tuple[int, Any]]:
+    """Have sweeps look at a page of threads that have a deadline, in case the database has lost that they should.
+
+    Returns how many there are, and where the next page starts (None: there is none).
+    """
+    rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)
+    states = [(ThreadKey(scope.tenant, row.thread), State.unpack(row.extents)) for row in rows if row.extents]
+    changes = [watching(scope, key, state.expires_at) for key, state in states if state.expires_at is not None]
+    if changes:
+        yield from scope.core.dialect.write_docs(space(scope, SPACE), changes)
+    return len(changes), rows[-1].no if len(rows) == _PAGE else None
 
 
 def _given(scope: Scope, at: Address, written: int, state: State) -> Op[State]:

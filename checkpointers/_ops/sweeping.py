@@ -13,16 +13,19 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import Doc, ThreadRow
 from stepvault._core.state import State
+from stepvault.checkpointers._dialect import LISTED
 from stepvault.checkpointers._ops import reads, remains, retention
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import MINUTE, SPACE, db_now, watching
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.spaces import drop_docs, space
+from stepvault.errors import ConfigurationError
 from stepvault.ttl import Retention, SweepReport
 
 logger = logging.getLogger("stepvault")
 
 _PAGE = 100
+_NOTHING = SweepReport(0, 0, 0, timedelta(0), more=False)
 
 
 def trimmed(scope: Scope, at: Address, put: Op[RunnableConfig]) -> Op[RunnableConfig]:
@@ -35,17 +38,29 @@ def trimmed(scope: Scope, at: Address, put: Op[RunnableConfig]) -> Op[RunnableCo
     return config
 
 
-def sweep(scope: Scope, limit: int | None, seconds: float | None, *, dry_run: bool) -> Op[SweepReport]:
-    """Remove expired threads, then shorten the histories of the others, then give the space back."""
+def sweep(
+    scope: Scope, limit: int | None, seconds: float | None, *, all_tenants: bool, dry_run: bool
+) -> Op[SweepReport]:
+    """Remove expired threads, then shorten the histories of the others, then give the space back.
+
+    Of every tenant, if the view has none of its own; histories only with `all_tenants`, as others may be kept longer.
+    """
     core = scope.core
     began = core.monotonic()
     ends = float("inf") if seconds is None else began + seconds
-    report = yield from _sweep_expired(scope, limit, ends, dry_run=dry_run)
-    if not dry_run:
-        yield from remains.clear(scope, (yield from db_now(core)))
-        yield from reads.heal(scope)
-    if core.retention is not None and not report.more:
-        report = yield from _trim_all(scope, core.retention, report, ends, dry_run=dry_run)
+    report = _NOTHING
+    for one in (yield from swept(scope)):
+        left = None if limit is None else limit - report.threads
+        report = _sum(report, (yield from _sweep_expired(one, left, ends, dry_run=dry_run)))
+        if not dry_run:
+            yield from remains.clear(one, (yield from db_now(core)))
+            yield from reads.heal(one)
+        if report.more:
+            break
+    if core.retention is not None:
+        for one in (yield from every(scope, all_tenants)):
+            if not report.more:
+                report = yield from _trim_all(one, core.retention, report, ends, dry_run=dry_run)
     if not dry_run and (report.threads or report.trimmed):
         yield from core.dialect.reclaim()
     report = replace(report, took=timedelta(seconds=core.monotonic() - began))
@@ -54,10 +69,41 @@ def sweep(scope: Scope, limit: int | None, seconds: float | None, *, dry_run: bo
     return report
 
 
+def _sum(one: SweepReport, other: SweepReport) -> SweepReport:
+    counts = (one.threads + other.threads, one.checkpoints + other.checkpoints, one.kept + other.kept)
+    return SweepReport(*counts, timedelta(0), other.more)
+
+
+def swept(scope: Scope) -> Op[list[Scope]]:
+    """The tenants in which a sweep of this view may find something, from any of them on: none is always the last."""
+    if scope.tenant:
+        return [scope]
+    found: set[bytes] = {scope.tenant}
+    for name in LISTED:
+        found.update((yield from scope.core.dialect.tenants_with(name)))
+    at = int.from_bytes(scope.core.random(4), "big") % len(found)
+    ordered = sorted(found)
+    return [replace(scope, tenant=tenant) for tenant in ordered[at:] + ordered[:at]]
+
+
+def every(scope: Scope, all_tenants: bool) -> Op[list[Scope]]:
+    """This view, or a view of each tenant that has threads.
+
+    Raises:
+        ConfigurationError: The view is of one tenant and may not look at others.
+    """
+    if not all_tenants:
+        return [scope]
+    if scope.tenant:
+        raise ConfigurationError("all_tenants=True is for a saver or vault without a tenant; this is a tenant's own.")
+    tenants = yield from scope.core.dialect.tenants()
+    return [replace(scope, tenant=tenant) for tenant in sorted({scope.tenant, *tenants})]
+
+
 def _trim_all(scope: Scope, kept: Retention, report: SweepReport, ends: float, *, dry_run: bool) -> Op[SweepReport]:
     """Shorten histories; whoever is stopped by the clock has left less to do for the next."""
     now = yield from scope.core.dialect.now()
-    checkpoints = freed = 0
+    checkpoints, freed = report.trimmed, report.freed
     after = None
     while True:
         rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)

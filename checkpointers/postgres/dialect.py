@@ -169,6 +169,10 @@ class PostgresDialect(Locking):
     def tenants(self) -> Op[list[bytes]]:
         return [row[0] for row in (yield from self._ask("tenants"))]
 
+    def tenants_with(self, name: bytes) -> Op[list[bytes]]:
+        rows = yield from self._ask("spaces_between", low=name + b"\0", high=name + b"\1")
+        return [space[len(name) + 1 :] for (space,) in rows]
+
     def spaces(self) -> Op[list[bytes]]:
         return [row[0] for row in (yield from self._ask("spaces"))]
 

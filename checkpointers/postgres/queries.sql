@@ -152,6 +152,14 @@ SELECT DISTINCT tenant FROM {thread} ORDER BY tenant
 
 -- Docs
 
+-- name: spaces_between
+WITH RECURSIVE s(space) AS (
+    SELECT (SELECT space FROM {doc} WHERE space >= %(low)s AND space < %(high)s ORDER BY space LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.space FROM {doc} d WHERE d.space > s.space AND d.space < %(high)s ORDER BY d.space LIMIT 1)
+    FROM s WHERE s.space IS NOT NULL)
+SELECT space FROM s WHERE space IS NOT NULL
+
 -- name: spaces
 SELECT DISTINCT space FROM {doc}
 

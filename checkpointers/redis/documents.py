@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from stepvault._core.plan import Batch, Command, Op, Script
 from stepvault._core.rows import Doc, DocChange, beyond
+from stepvault.checkpointers._dialect import LISTED
 from stepvault.checkpointers.redis.keys import Keys
 from stepvault.erasure import PurgeStep
 from stepvault.errors import StorageError
 
+_PAGE = 500
 _END = b"\0"
 _GONE = b"\0\xff"  # a NUL inside a key, and where the doc of a key ends
 
@@ -45,8 +47,39 @@ class Documents:
             expected = b"-" if change.expected is None else b"=" if change.expected else b"*"
             member = b"" if change.body is None else low + _framed(change.version) + change.body
             words += (low, high, expected, change.expected or b"", member)
-        (done,) = yield Batch([Script("write_docs", (self.keys.space(space),), tuple(words))], durable=durable)
-        return bool(done)
+        script = Script("write_docs", (self.keys.space(space),), tuple(words))
+        listing = self._listing(space) if any(change.body is not None for change in changes) else []
+        replies = yield Batch(
+            [*listing, script, *listing], durable=durable
+        )  # again: a sweep may have just taken it out
+        return bool(replies[len(listing)])
+
+    def _listing(self, space: bytes) -> list[Command]:
+        """What lets a sweep find the tenant of a space."""
+        name, _, tenant = space.partition(b"\0")
+        return [Command(("SADD", self.keys.tenants(name), tenant))] if name in LISTED else []
+
+    def tenants_with(self, name: bytes) -> Op[list[bytes]]:
+        found: list[bytes] = []
+        cursor = b"0"
+        while True:
+            ((cursor, members),) = yield Batch([Command(("SSCAN", self.keys.tenants(name), cursor, "COUNT", _PAGE))])
+            standing = yield from self._with_space(name, members)
+            found += standing
+            gone = set(members).difference(standing)
+            if gone:
+                yield Batch([Command(("SREM", self.keys.tenants(name), *gone))])
+                again = yield from self._with_space(name, list(gone))
+                if again:
+                    yield Batch([Command(("SADD", self.keys.tenants(name), *again))])
+            if not int(cursor):
+                return sorted({*found})
+
+    def _with_space(self, name: bytes, tenants: Sequence[bytes]) -> Op[list[bytes]]:
+        if not tenants:
+            return []
+        replies = yield Batch([Command(("EXISTS", self.keys.space(name + b"\0" + tenant))) for tenant in tenants])
+        return [tenant for tenant, exists in zip(tenants, replies, strict=True) if exists]
 
     def purge(self, *, rewrite: bool = False) -> Op[list[PurgeStep]]:
         steps = []

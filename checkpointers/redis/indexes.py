@@ -13,6 +13,7 @@ from typing import Any
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Batch, Command, Op, Script
+from stepvault.checkpointers._dialect import LISTED
 from stepvault.checkpointers.redis.keys import Keys, member_of
 from stepvault.checkpointers.redis.packing import thread_key, unpack_runs
 
@@ -114,20 +115,24 @@ class Indexes:
     def rebuild(self) -> Op[int]:
         """Put back every missing entry by what the threads say of themselves; how many there were."""
         cursor, added = 0, 0
+        tenants: set[bytes] = set()
         while True:
             ((cursor, addresses),) = yield Batch(
                 [Command(("SCAN", cursor, "MATCH", self.keys.thread_pattern(), "COUNT", 500))]
             )
             for address in addresses:
-                added += yield from self._rebuild_one(address)
+                added += yield from self._rebuild_one(address, tenants)
             if not cursor:
                 return added
 
-    def _rebuild_one(self, address: bytes) -> Op[int]:
+    def _rebuild_one(self, address: bytes, tenants: set[bytes]) -> Op[int]:
         ((packed, uid, score, groups),) = yield Batch([Command(("HMGET", address, "id", "u", "i", "R"))])
         if uid is None:
             return 0
         key, member = thread_key(packed), self.keys.member_of(address)
+        if key.tenant not in tenants:  # those without docs are taken out by whoever looks
+            tenants.add(key.tenant)
+            yield Batch([Command(("SADD", self.keys.tenants(name), key.tenant)) for name in LISTED])
         scripts = [Script("restore", (self.keys.index(key.tenant, member),), (score, member))]
         names = [f"R{k}" for k in range(1, int(groups or 0) + 1)]
         if names:

@@ -46,6 +46,10 @@ class Keys:
         """The threads of a run."""
         return b"%b:ix:run:%b" % (self.prefix, _digest(tenant, run).hex().encode())
 
+    def tenants(self, name: bytes) -> bytes:
+        """The tenants that have a space of this name."""
+        return b"%b:ix:ten:%b" % (self.prefix, name)
+
     def space(self, space: bytes) -> bytes:
         """The docs of a space."""
         return b"%b:doc:%b" % (self.prefix, _digest(space).hex().encode())

@@ -160,6 +160,10 @@ class SqliteDialect(Purging, Locking):
     def tenants(self) -> Op[list[bytes]]:
         return [row[0] for row in (yield from _one(Stmt(SQL["tenants"])))]
 
+    def tenants_with(self, name: bytes) -> Op[list[bytes]]:
+        rows = yield from _one(Stmt(SQL["spaces_between"], (name + b"\0", name + b"\1")))
+        return [space[len(name) + 1 :] for (space,) in rows]
+
     def spaces(self) -> Op[list[bytes]]:
         return [row[0] for row in (yield from _one(Stmt(SQL["spaces"])))]
 

@@ -219,6 +219,14 @@ FROM stepvault_meta WHERE t = ?1
 -- name: tenants
 SELECT DISTINCT tenant FROM stepvault_thread ORDER BY tenant
 
+-- name: spaces_between
+WITH RECURSIVE s(space) AS (
+    SELECT (SELECT space FROM stepvault_doc WHERE space >= ?1 AND space < ?2 ORDER BY space LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.space FROM stepvault_doc d WHERE d.space > s.space AND d.space < ?2 ORDER BY d.space LIMIT 1)
+    FROM s WHERE s.space IS NOT NULL)
+SELECT space FROM s WHERE space IS NOT NULL
+
 -- name: spaces
 SELECT DISTINCT space FROM stepvault_doc
 

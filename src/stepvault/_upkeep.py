@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from stepvault._core.ids import text_of
 from stepvault._core.plan import Batch, Op, Stmt
 from stepvault._drivers.sqlite import path_of
-from stepvault.checkpointers._ops import measuring, people
+from stepvault.checkpointers._ops import measuring, people, sweeping
 from stepvault.copying import copy_all
 from stepvault.errors import ConfigurationError, StorageError
 from stepvault.overview import BackupReport, Health, Stats, StatsBy
@@ -62,20 +63,37 @@ class Upkeep:
         except StorageError as exc:
             return Health(False, type(exc).__name__, free_disk=free_disk(self._checkpointer))
 
-    def sweep(self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False) -> SweepReport:
+    def sweep(
+        self,
+        *,
+        limit: int | None = None,
+        seconds: float | None = None,
+        all_tenants: bool = False,
+        dry_run: bool = False,
+    ) -> SweepReport:
         """Remove expired threads and items, shorten histories, and say what was done; see `sweep` of the checkpointer.
 
         Items are counted in a dry run too; `limit` and `seconds` are for threads.
         """
-        items = self.store._run(_sweep_items(self.store._scope, dry_run=dry_run))
-        return replace(self._checkpointer.sweep(limit=limit, seconds=seconds, dry_run=dry_run), items=items)
+        saver = self._checkpointer
+        tenants = [scope.tenant for scope in saver._run(sweeping.swept(saver._scope))]
+        items = self.store._run(_sweep_items(self.store._scope, tenants, dry_run=dry_run))
+        done = saver.sweep(limit=limit, seconds=seconds, all_tenants=all_tenants, dry_run=dry_run)
+        return replace(done, items=items)
 
     async def asweep(
-        self, *, limit: int | None = None, seconds: float | None = None, dry_run: bool = False
+        self,
+        *,
+        limit: int | None = None,
+        seconds: float | None = None,
+        all_tenants: bool = False,
+        dry_run: bool = False,
     ) -> SweepReport:
         """Async version of `sweep`."""
-        items = await self.store._arun(_sweep_items(self.store._scope, dry_run=dry_run))
-        done = await self._checkpointer.asweep(limit=limit, seconds=seconds, dry_run=dry_run)
+        saver = self._checkpointer
+        tenants = [scope.tenant for scope in await saver._arun(sweeping.swept(saver._scope))]
+        items = await self.store._arun(_sweep_items(self.store._scope, tenants, dry_run=dry_run))
+        done = await saver.asweep(limit=limit, seconds=seconds, all_tenants=all_tenants, dry_run=dry_run)
         return replace(done, items=items)
 
     def backup(self, url: str) -> BackupReport:
@@ -94,11 +112,13 @@ class Upkeep:
         return await asyncio.to_thread(_backup, cast(Any, self), url)
 
 
-def _sweep_items(scope: Scope, *, dry_run: bool) -> Op[int]:
+def _sweep_items(scope: Scope, tenants: Sequence[bytes], *, dry_run: bool) -> Op[int]:
+    """Remove expired items of every tenant, and what threads of these tenants have left behind."""
     if dry_run:
         return (yield from remove.overdue(scope))
     items = yield from remove.sweep(scope)
-    yield from store_threads.orphans(scope)
+    for tenant in tenants:
+        yield from store_threads.orphans(replace(scope, tenant=tenant))
     return items
 
 

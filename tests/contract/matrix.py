@@ -62,7 +62,7 @@ def _in_thread(name: str) -> Any:
 for _name in (
     *("get_tuple", "put", "put_writes", "get_delta_channel_history"),
     *("delete_thread", "delete_for_runs", "copy_thread", "prune", "threads", "setup", "close"),
-    *("sweep", "apply_ttl", "tag", "untag", "tags", "compact_thread"),
+    *("sweep", "apply_ttl", "rebuild_deadlines", "tag", "untag", "tags", "compact_thread"),
 ):
     setattr(AsAsync, f"a{_name}", _in_thread(_name))
 

@@ -22,13 +22,16 @@ def sweep(
         float | None,
         typer.Option(help="first give threads without a deadline one: so many minutes after their last write"),
     ] = None,
+    all_tenants: Annotated[
+        bool, typer.Option("--all-tenants", help="--apply-ttl and shorter histories for every tenant, not only one")
+    ] = False,
     limit: Annotated[int | None, typer.Option(help="at most this many expired threads")] = None,
     seconds: Annotated[float | None, typer.Option(help="stop after so long")] = None,
     keep_last: Annotated[int | None, typer.Option(help="shorten histories to so many checkpoints")] = None,
     max_age: Annotated[float | None, typer.Option(help="take out checkpoints older than so many minutes")] = None,
     max_bytes: Annotated[int | None, typer.Option(help="shorten histories to so many bytes")] = None,
 ) -> None:
-    """Remove what has expired, and shorten histories if told how far."""
+    """Remove what has expired (of every tenant, unless --tenant names one), and shorten histories if told how far."""
     given = {"keep_last": keep_last, "max_age": max_age, "max_bytes": max_bytes}
     retention = {name: value for name, value in given.items() if value is not None}
     options: dict[str, Any] = {"retention": retention} if retention else {}
@@ -37,10 +40,12 @@ def sweep(
     vault = cli.open_vault(context, **options)
     if apply_ttl is not None and not dry_run:
         with cli.aside.status("giving deadlines") as status:
-            count = vault.checkpointer.apply_ttl(progress=lambda count: status.update(f"{count} threads"))
+            count = vault.checkpointer.apply_ttl(
+                all_tenants=all_tenants, progress=lambda count: status.update(f"{count} threads")
+            )
         cli.aside.print(f"{count} threads got a deadline.")
     with cli.working("sweeping"):
-        report = vault.sweep(limit=limit, seconds=seconds, dry_run=dry_run)
+        report = vault.sweep(limit=limit, seconds=seconds, all_tenants=all_tenants, dry_run=dry_run)
     cli.show_one(context, report)
 
 
@@ -78,6 +83,7 @@ def rebuild(context: typer.Context) -> None:
     vault = cli.open_vault(context)
     lost = getattr(vault.checkpointer, "rebuild_indexes", None)  # Redis: what is found by it comes first
     counts = {"entries put back": lost()} if lost else {}
+    counts["deadlines"] = vault.checkpointer.rebuild_deadlines()
     cli.show_one(context, {**counts, "subjects": vault.subjects.rebuild(), "interrupts": vault.inbox.rebuild()})
 
 
