@@ -57,23 +57,23 @@ class Documents:
     def _listing(self, space: bytes) -> list[Command]:
         """What lets a sweep find the tenant of a space."""
         name, _, tenant = space.partition(b"\0")
-        return [Command(("SADD", self.keys.tenants(name), tenant))] if name in LISTED else []
+        return [Command(("ZADD", self.keys.tenants(name), 0, tenant))] if name in LISTED else []
 
     def tenants_with(self, name: bytes) -> Op[list[bytes]]:
+        address, low = self.keys.tenants(name), b"-"
         found: list[bytes] = []
-        cursor = b"0"
         while True:
-            ((cursor, members),) = yield Batch([Command(("SSCAN", self.keys.tenants(name), cursor, "COUNT", _PAGE))])
-            standing = yield from self._with_space(name, members)
+            (page,) = yield Batch([Command(("ZRANGEBYLEX", address, low, b"+", "LIMIT", 0, _PAGE))])
+            standing = yield from self._with_space(name, page)
             found += standing
-            gone = set(members).difference(standing)
+            gone = sorted(set(page).difference(standing))
             if gone:
-                yield Batch([Command(("SREM", self.keys.tenants(name), *gone))])
-                again = yield from self._with_space(name, list(gone))
-                if again:
-                    yield Batch([Command(("SADD", self.keys.tenants(name), *again))])
-            if not int(cursor):
-                return sorted({*found})
+                yield Batch([Command(("ZREM", address, *gone))])
+                for tenant in (yield from self._with_space(name, gone)):
+                    yield Batch([Command(("ZADD", address, 0, tenant))])
+            if len(page) < _PAGE:
+                return found
+            low = b"(" + page[-1]
 
     def _with_space(self, name: bytes, tenants: Sequence[bytes]) -> Op[list[bytes]]:
         if not tenants:

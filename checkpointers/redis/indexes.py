@@ -130,9 +130,12 @@ class Indexes:
         if uid is None:
             return 0
         key, member = thread_key(packed), self.keys.member_of(address)
-        if key.tenant not in tenants:  # those without docs are taken out by whoever looks
+        if key.tenant not in tenants:
             tenants.add(key.tenant)
-            yield Batch([Command(("SADD", self.keys.tenants(name), key.tenant)) for name in LISTED])
+            spaces = [self.keys.space(name + b"\0" + key.tenant) for name in LISTED]
+            standing = yield Batch([Command(("EXISTS", space)) for space in spaces])
+            for name in (name for name, exists in zip(LISTED, standing, strict=True) if exists):
+                yield Batch([Command(("ZADD", self.keys.tenants(name), 0, key.tenant))])
         scripts = [Script("restore", (self.keys.index(key.tenant, member),), (score, member))]
         names = [f"R{k}" for k in range(1, int(groups or 0) + 1)]
         if names:
