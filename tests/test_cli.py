@@ -247,7 +247,7 @@ def test_upkeep(url: str, tmp_path: Path) -> None:
     assert "CREATE TABLE" in told("schema", "sqlite", url=url)
     assert "CREATE TABLE" in told("schema", "postgres", url=url)
     assert call("schema", "oracle", url=url).exit_code == 2
-    assert read("rebuild", url=url) == {"subjects": 3, "interrupts": 1}
+    assert read("rebuild", url=url) == {"deadlines": 4, "subjects": 3, "interrupts": 1}
 
 
 def test_a_copy_has_the_same_people(url: str, tmp_path: Path) -> None:
