@@ -125,8 +125,8 @@ class Conversion:
 
     # -- the run
 
-    def run(self, settle: float) -> Op[SealProgress]:
-        """Convert everything of every tenant."""
+    def run(self, settle: float, *, rewrite: bool = False) -> Op[SealProgress]:
+        """Convert everything of every tenant; `rewrite`: see `Dialect.purge`."""
         core = self.scope.core
         yield from self.sealed.setup()
         yield from self.keys.at(self.keys.store.setup())
@@ -151,6 +151,7 @@ class Conversion:
         if self.progress.conflicts:
             raise ConflictError(f"{len(self.progress.conflicts)} threads exist sealed and unsealed, see the progress.")
         yield from self._close()
+        self.progress = replace(self.progress, purged=tuple((yield from self.plain.purge(rewrite=rewrite))))
         return self.progress
 
     def renew(self) -> Op[bool]:
@@ -190,7 +191,6 @@ class Conversion:
                 self.scope.core.tables.admitted = float("-inf")
                 break
             self._open = yield from self._renew()  # another process has renewed it, or closed it
-        self.progress = replace(self.progress, purged=tuple((yield from self.plain.purge())))
 
     def _once(self) -> Op[int]:
         """Convert what is not yet; how much there was."""

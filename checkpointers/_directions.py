@@ -29,7 +29,11 @@ from stepvault.errors import ConfigurationError
 
 
 def seal(
-    scope: Scope, settle: float = SETTLE, report: Report | None = None, memory: Memory | None = None
+    scope: Scope,
+    settle: float = SETTLE,
+    report: Report | None = None,
+    memory: Memory | None = None,
+    rewrite: bool = False,
 ) -> Op[SealProgress]:
     """Seal everything of every tenant.
 
@@ -37,11 +41,15 @@ def seal(
         ConfigurationError: There is no keyring, or an erasure is under way, or the database is being unsealed.
         ConflictError: A thread exists sealed and unsealed; delete the one that is not wanted, and run again.
     """
-    return (yield from Sealing(scope, report, memory).run(settle))
+    return (yield from Sealing(scope, report, memory).run(settle, rewrite=rewrite))
 
 
 def unseal(
-    scope: Scope, settle: float = SETTLE, report: Report | None = None, memory: Memory | None = None
+    scope: Scope,
+    settle: float = SETTLE,
+    report: Report | None = None,
+    memory: Memory | None = None,
+    rewrite: bool = False,
 ) -> Op[SealProgress]:
     """Unseal everything of every tenant.
 
@@ -50,7 +58,7 @@ def unseal(
         ConflictError: A thread exists sealed and unsealed.
         PayloadError: Something cannot be opened; what was not converted is still sealed.
     """
-    return (yield from Unsealing(scope, report, memory).run(settle))
+    return (yield from Unsealing(scope, report, memory).run(settle, rewrite=rewrite))
 
 
 class Sealing(Conversion):

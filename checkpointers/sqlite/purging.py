@@ -8,6 +8,8 @@ from stepvault._core.plan import Batch, Op, Stmt
 from stepvault.erasure import PurgeStep
 from stepvault.errors import StorageError
 
+# SQLite moves rows between pages, and does not clear the space that they leave behind.
+_OVERWRITTEN = "content is overwritten in the file as it is deleted, but not where it stood before SQLite moved it"
 _INCREMENTAL = 2  # of PRAGMA auto_vacuum
 _VACUUM_SLICE: LiteralString = "PRAGMA incremental_vacuum(2000)"  # pages: a short write lock each
 _SLICES = 500
@@ -18,7 +20,7 @@ class Purging:
 
     def purge(self, *, rewrite: bool = False) -> Op[list[PurgeStep]]:
         steps = [
-            PurgeStep("sqlite secure_delete", True, "deleted content is overwritten in the file as it is deleted"),
+            PurgeStep("sqlite secure_delete", True, _OVERWRITTEN),
         ]
         if rewrite:
             steps.append((yield from self._vacuum()))
@@ -33,7 +35,7 @@ class Purging:
         ]
 
     def _vacuum(self) -> Op[PurgeStep]:
-        """Rewrite the file, for what was deleted by programs that do not overwrite."""
+        """Rewrite the file, for what programs deleted that do not overwrite, and for where rows stood before."""
         try:
             yield Batch([Stmt("VACUUM")], outside=True)
         except StorageError as exc:

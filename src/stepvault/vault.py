@@ -9,10 +9,9 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
+from stepvault._sealing import Sealing
 from stepvault._upkeep import Upkeep
 from stepvault.checkpointers._beside import Threads
-from stepvault.checkpointers._conversion import SETTLE, SealProgress
-from stepvault.checkpointers._directions import seal, unseal
 from stepvault.checkpointers._effects import Effects
 from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._inbox import Inbox
@@ -25,7 +24,6 @@ from stepvault.compaction import CompactionReport, CountTokens, Summarise
 from stepvault.errors import ConfigurationError
 from stepvault.lineage import Lineage
 from stepvault.stores._beside import Beside
-from stepvault.stores._conversion import ItemConversion
 from stepvault.stores._ops import threads as store_threads
 from stepvault.stores._store import SyncManners
 from stepvault.verification import VerifyReport
@@ -44,7 +42,7 @@ _FORMS = (
 )
 
 
-class Vault(Upkeep):
+class Vault(Upkeep, Sealing):
     """Checkpoints, threads and what belongs to them, over one database.
 
     Made by `Vault.open`. Usable with `with`, `async with`, or without and `close()`.
@@ -123,45 +121,6 @@ class Vault(Upkeep):
     def keys(self) -> VaultKeys:
         """The key-encryption keys of a vault that was opened with `keyring=`, and their rotation."""
         return VaultKeys(self._checkpointer)
-
-    def seal(self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None) -> SealProgress:
-        """Seal a database that is not sealed yet, memory included, while the app runs; see docs/encryption.md.
-
-        May be killed, repeated, and run by several processes. Begins when every process without a keyring must know.
-
-        Args:
-            settle: Seconds to wait for other processes, before and at the end; less only if there are none.
-            report: Called after each thread.
-
-        Raises:
-            ConfigurationError: This vault has no keyring, or an erasure is under way.
-            ConflictError: A thread exists sealed and unsealed.
-        """
-        return self._checkpointer._driver.run(seal(*self._converting(settle, report, leaving=False)))
-
-    async def aseal(
-        self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None
-    ) -> SealProgress:
-        """Async version of `seal`."""
-        return await self._checkpointer._driver.arun(seal(*self._converting(settle, report, leaving=False)))
-
-    def unseal(self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None) -> SealProgress:
-        """Undo `seal`, in the same way: afterwards, the database is opened without keyring=. See docs/encryption.md.
-
-        Raises:
-            ConfigurationError: This vault has no keyring, or the database is being sealed.
-            PayloadError: Something cannot be opened; what was not converted is still sealed.
-        """
-        return self._checkpointer._driver.run(unseal(*self._converting(settle, report, leaving=True)))
-
-    async def aunseal(
-        self, *, settle: float = SETTLE, report: Callable[[SealProgress], None] | None = None
-    ) -> SealProgress:
-        """Async version of `unseal`."""
-        return await self._checkpointer._driver.arun(unseal(*self._converting(settle, report, leaving=True)))
-
-    def _converting(self, settle: float, report: Any, *, leaving: bool) -> Any:
-        return self._checkpointer._scope, settle, report, ItemConversion(self.store, leaving=leaving)
 
     def for_tenant(self, tenant: str) -> Self:
         """A view of one tenant's data over the same connections; it sees and touches no other tenant's."""

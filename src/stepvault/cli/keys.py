@@ -8,6 +8,7 @@ import typer
 
 from stepvault.checkpointers._conversion import SETTLE, SealProgress
 from stepvault.cli import context as cli
+from stepvault.cli.erasing import Vacuum
 from stepvault.encryption import Keyring
 
 _HIDDEN = typer.Option("--pseudonymise-ids", help="as the app opens the vault: names of the store are tokens")
@@ -65,13 +66,15 @@ def seal(
         float | None, typer.Option(help="seconds to wait for other processes, twice; 0 only if there are none")
     ] = None,
     pseudonymise_ids: Annotated[bool, _HIDDEN] = False,
+    vacuum: Vacuum = False,
     yes: Annotated[bool, typer.Option("--yes", help="do it")] = False,
 ) -> None:
     """Seal a database that is not sealed yet, with the keys of --keyfile or STEPVAULT_KEYS, while the app runs."""
     if not yes:
         cli.dry_run("Nothing was sealed. Back up the keys first: without them, nothing sealed can ever be read.")
         return
-    vault = cli.open_vault(context, **({"pseudonymise_ids": True} if pseudonymise_ids else {}))
+    hidden = {"pseudonymise_ids": True} if pseudonymise_ids else {}
+    vault = cli.open_vault(context, vacuum=vacuum, **hidden)
     with cli.working("sealing") as told:
         done = vault.seal(settle=_settle(settle), report=lambda far: told(_far(far)))
     cli.show_one(context, done)
