@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stepvault import Vault
+from stepvault._core.crypto import Secret
+from stepvault._core.keys import Draft
 from stepvault._keystore.rotation import Progress
 from stepvault.checkpointers._vault_keys import VaultKeys
 from stepvault.checkpointers.sqlite import SqliteSaver
@@ -102,3 +105,28 @@ def test_a_vault_has_its_keys(tmp_path: Path) -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         SqliteSaver.from_conn_string(":memory:", **options)
+
+
+async def many_keys(saver: Any, count: int) -> None:
+    """Data keys of owners that hold nothing, stored a thousand at a time."""
+    keys = saver._core.keys
+    for start in range(0, count, 1000):
+        drafts = [Draft(os.urandom(16), 1, Secret(os.urandom(32))) for _ in range(min(1000, count - start))]
+        rows = await saver._driver.arun(keys.wrapper.wrap(drafts))
+        assert await saver._driver.arun(keys.store.insert_all(rows))
+
+
+@pytest.mark.parametrize("count", [1200, pytest.param(10_000, marks=pytest.mark.soak)])
+async def test_many_keys_are_rewrapped_page_by_page_by_whoever_is_there(database: Database, count: int) -> None:
+    await many_keys(await database.saver(), count)
+    ring = KEYRING.rotated("second")
+    savers = [await database.saver(keyring=ring) for _ in range(2)]
+    seen: list[Progress] = []
+    done = await asyncio.gather(*(VaultKeys(one).arotate(destroy_old=True, report=seen.append) for one in savers))
+    assert sum(one.rewrapped for one in done) == count + 1  # and the root key
+    assert {one.destroyable for one in done} == {("test",)}
+    steps = {progress.after for progress in seen if progress.after is not None}
+    assert len(steps) == (count + 1) // 500
+    assert [(use.kek, use.keys) for use in await savers[0]._driver.arun(savers[0]._core.keys.store.uses())] == [
+        ("second", count + 1)
+    ]
