@@ -306,11 +306,22 @@ class PostgresDialect(Locking):
             keys = sorted(change.key for change in changes)
             yield Batch([self._stmt("drop_docs", space=space, keys=keys)], durable=durable)
             return True
-        batch = [self._doc_change(space, change) for change in changes]
+        batch = self._doc_changes(space, changes)
         replies = yield Batch(batch, durable=durable)
         return len(replies) == len(batch) and all(
             reply for reply, statement in zip(replies, batch, strict=True) if statement.guard
         )
+
+    def _doc_changes(self, space: bytes, changes: Sequence[DocChange]) -> list[Stmt]:
+        """Replacements of what is there, as rewrapped keys are, go together."""
+        some = [change for change in changes if change.body is not None and change.expected]
+        if len(some) < 2 or len({change.key for change in changes}) < len(changes):
+            return [self._doc_change(space, change) for change in changes]
+        rest = [self._doc_change(space, change) for change in changes if change.body is None or not change.expected]
+        keys, bodies, versions, expected = zip(*some, strict=True)
+        args = {"keys": list(keys), "bodies": list(bodies), "versions": list(versions), "expected": list(expected)}
+        one = self._stmt("change_docs", space=space, count=Int8(len(some)), **args)
+        return [Stmt(one.sql, one.args, guard=True), *rest]
 
     def _doc_change(self, space: bytes, change: DocChange) -> Stmt:
         """One change; a `guard` that finds no row takes the whole batch back."""

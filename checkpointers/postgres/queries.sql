@@ -182,6 +182,20 @@ ON CONFLICT DO NOTHING RETURNING 1
 UPDATE {doc} SET version = %(version)s, body = %(body)s
 WHERE space = %(space)s AND key = %(key)s AND version = %(expected)s RETURNING 1
 
+-- Each or none, locked in the order of keys: whoever changes some of them too waits, and is waited for, in one place.
+-- name: change_docs
+WITH x AS (
+        SELECT * FROM unnest(%(keys)s::bytea[], %(versions)s::bytea[], %(bodies)s::bytea[], %(expected)s::bytea[])
+            x(key, version, body, expected)
+    ),
+    l AS MATERIALIZED (
+        SELECT d.key FROM {doc} d JOIN x ON d.key = x.key AND d.version = x.expected
+        WHERE d.space = %(space)s AND d.key = ANY(%(keys)s::bytea[]) ORDER BY d.key FOR UPDATE OF d
+    )
+UPDATE {doc} d SET version = x.version, body = x.body FROM x
+WHERE d.space = %(space)s AND d.key = ANY(%(keys)s::bytea[]) AND d.key = x.key AND (SELECT count(*) FROM l) = %(count)s
+RETURNING 1
+
 -- name: drop_doc
 DELETE FROM {doc} WHERE space = %(space)s AND key = %(key)s
 
