@@ -182,6 +182,10 @@ class Dialect(Protocol):
         """Move the deadline of rows that still are as they were read."""
         ...
 
+    def drop(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
+        """Remove rows that still are as they were read."""
+        ...
+
     def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
         """Take the deadline of items that have one; or give each that has lost it so a new one, a whole `ttl` away.
 

@@ -250,6 +250,13 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
     # -- lifetime
 
     def touch(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
+        yield from self.inner.touch(tenant, (yield from self._as_stored(tenant, rows)))
+
+    def drop(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
+        yield from self.inner.drop(tenant, (yield from self._as_stored(tenant, rows)))
+
+    def _as_stored(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[list[ItemRow]]:
+        """Rows under the names that they may be stored under."""
         names = yield from self._names(tenant)
         stored = []
         for row in rows:
@@ -257,7 +264,7 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
             stored.append(row._replace(ns=ns, key=key))
             if self.mixed and names.hidden:
                 stored.append(row)
-        yield from self.inner.touch(tenant, stored)
+        return stored
 
     def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
         stored = yield from self._names(tenant)

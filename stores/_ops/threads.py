@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
-from stepvault._core.ids import text_of
+from stepvault._core.ids import text_key, text_of, thread_text
 from stepvault._core.labels import THREAD_ROOT
 from stepvault._core.plan import Op
 from stepvault._core.reads import Read
@@ -19,7 +19,6 @@ from stepvault.stores._dialect import Find, ItemRow, Work
 from stepvault.stores._ops.batch import Plan
 from stepvault.stores._ops.context import Scope, Source
 from stepvault.stores._ops.namespaces import item_key, ns_key, ns_of, thread_scope
-from stepvault.stores._ops.remove import delete_thread_scopes
 from stepvault.stores._ops.values import moment
 
 _PAGE = 500
@@ -73,13 +72,25 @@ def witnessed(scope: Scope, caller: Caller | None, plan: Plan, op: Op[list[Any]]
         standing = yield from threads.standing(scope.tenant, written | read, config)
     for thread in written:
         if standing[thread] == "gone":
-            yield from delete_thread_scopes(scope, [thread])
+            yield from _take_back(scope, caller, [name for name in plan.puts if thread_of(ns_of(name[0])) == thread])
             raise ThreadGoneError(f"Thread {thread!r} was deleted, erased or expired while this run was at work.")
     if caller is not None and plan.seen:
         reads = [_read(row, caller.source.checkpoint_id or "") for row in plan.seen]
         threads.note(scope.tenant, caller.source.thread_id, reads)
     hidden = {thread for thread in read if standing[thread] in ("expired", "gone")}
     return [_without(hidden, result) for result in results] if hidden else results
+
+
+def _take_back(scope: Scope, caller: Caller | None, names: Sequence[tuple[bytes, bytes]]) -> Op[None]:
+    """Remove what a run has put, and nothing of another run: a thread of the same id may have been made since."""
+    if caller is None:
+        return
+    source, at = caller.source, caller.source.checkpoint_id
+    mine = text_key("thread_id", thread_text(source.thread_id)), text_key("checkpoint_id", at) if at else None
+    reply = yield from scope.core.dialect.work(scope.tenant, Work(gets=names))
+    put = [row for row in reply.gets if row is not None and (row.thread, row.checkpoint) == mine]
+    if put:
+        yield from scope.core.dialect.drop(scope.tenant, put)
 
 
 def _namespaces(result: Any) -> Iterator[Namespace]:
@@ -117,9 +128,9 @@ def forget_before(scope: Scope, thread_id: str, before: int) -> Op[None]:
     while find is not None:
         reply = yield from scope.core.dialect.work(scope.tenant, Work(finds=[find]))
         rows = [found.row for found in reply.finds[0]]
-        old = [(row.ns, row.key) for row in rows if row.updated_at < before * 1000]
-        if old:
-            yield from scope.core.dialect.work(scope.tenant, Work(deletes=old))
+        old = [row for row in rows if row.updated_at < before * 1000]
+        if old:  # what is written meanwhile is another version, and stays
+            yield from scope.core.dialect.drop(scope.tenant, old)
         find = Find(prefix, _PAGE, before=rows[-1].no) if len(rows) == _PAGE else None
 
 
@@ -134,7 +145,10 @@ def versions(scope: Scope, names: Sequence[Name]) -> Op[dict[Name, datetime]]:
 
 
 def orphans(scope: Scope) -> Op[int]:
-    """Remove memory of threads that are no more, once it is a day old; what killed workers and late runs leave."""
+    """Remove memory of threads that are no more, once it is a day old; what killed workers and late runs leave.
+
+    Page by page, each only as it was read: what a thread writes that is made meanwhile stays.
+    """
     threads = scope.core.wired.threads
     if threads is None:
         return 0
@@ -145,8 +159,18 @@ def orphans(scope: Scope) -> Op[int]:
     for at in range(0, len(ids), _PAGE):
         standing = yield from threads.standing(scope.tenant, ids[at : at + _PAGE], None)
         for thread in (thread for thread, how in standing.items() if how == "missing"):
-            prefix = ns_key(thread_scope(thread))
-            young = Find(prefix, 1, max_age=_YOUNG)
-            if not (yield from scope.core.dialect.work(scope.tenant, Work(finds=[young]))).finds[0]:
-                removed += (yield from scope.core.dialect.delete_below(scope.tenant, [prefix])).items
+            removed += yield from _remove_old(scope, thread)
     return removed
+
+
+def _remove_old(scope: Scope, thread: str) -> Op[int]:
+    """Remove the memory of a thread that is not there, unless some of it is younger than a day; how many items."""
+    prefix, removed = ns_key(thread_scope(thread)), 0
+    while True:
+        work = Work(finds=[Find(prefix, 1, max_age=_YOUNG), Find(prefix, _PAGE)])
+        young, found = (yield from scope.core.dialect.work(scope.tenant, work)).finds
+        standing = yield from scope.core.wired.threads.standing(scope.tenant, [thread], None)
+        if young or not found or standing[thread] != "missing":
+            return removed
+        yield from scope.core.dialect.drop(scope.tenant, [hit.row for hit in found])
+        removed += len(found)

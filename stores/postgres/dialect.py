@@ -297,6 +297,9 @@ class PostgresDialect:
     def touch(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
         yield from self._ask("touch", no=[row.no for row in rows])
 
+    def drop(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
+        yield from self._ask("drop_numbers", no=[row.no for row in rows])
+
     def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
         ns, key = [name[0] for name in names], [name[1] for name in names]
         yield from self._ask("pin" if pinned else "unpin", tenant=tenant, ns=ns, key=key)

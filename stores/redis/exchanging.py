@@ -20,7 +20,7 @@ from stepvault.stores.redis.layout import (
 
 
 class Version(NamedTuple):
-    """One version of an item: its header is all that its writer did not say."""
+    """One version of an item: its header is all that its writer did not say, and begins with the version's number."""
 
     group: Group
     id: bytes
@@ -73,6 +73,10 @@ class Exchanging:
                 moved[old.name] = Version(group_of(old.tenant, item.ns), id_ or b"", old.name.header)
         stale = yield from self._drop(gone)
         yield from self._drop([moved[version] for version in stale if version in moved])
+
+    def drop(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
+        names = [Version(*name) for name in self.names(tenant, rows)]
+        yield from self._drop(names)
 
     def _drop(self, versions: Sequence[Version]) -> Op[list[Version]]:
         """Remove versions that still are; those that are not any more."""

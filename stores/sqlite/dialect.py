@@ -185,6 +185,12 @@ class SqliteDialect:
     def touch(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
         yield Batch([Stmt(SQL["touch"], [(row.no,) for row in rows], many=True)])
 
+    def drop(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
+        numbers = [row.no for row in rows]
+        statements = [*self._without(numbers), Stmt(SQL["drop_item_no"], [(no,) for no in numbers], many=True)]
+        yield Batch([*statements, *([Stmt(SQL["tidy_text"])] if self._text and not self._exact else [])])
+        self._cache.clear()
+
     def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
         yield Batch([Stmt(SQL["pin" if pinned else "unpin"], [(tenant, *name) for name in names], many=True)])
 

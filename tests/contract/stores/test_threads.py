@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,8 +17,9 @@ from stepvault import Vault
 from stepvault.checkpointers._ops import reads
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.errors import ThreadGoneError
+from stepvault.stores._dialect import NewItem, Work
 from stepvault.stores._ops import threads
-from tests.contract.building import config, put
+from tests.contract.building import checkpoint, config, put
 from tests.contract.matrix import Database, InThreads, RedisClusterDatabase, SqliteDatabase, matrix
 
 SHORT = 1.2 / 60
@@ -202,6 +204,54 @@ async def test_a_late_run_leaves_nothing_in_the_memory_of_a_deleted_thread(at: U
     with pytest.raises(ThreadGoneError):
         await at.invoke(late if at.mode == "sync" else alate, HELLO, config("t"))
     assert await at.store.asearch(()) == []
+
+
+async def test_a_late_run_takes_nothing_from_a_thread_that_was_made_anew(at: Under) -> None:
+    await put(at.saver, {"a": 1}, at=config("t"))
+    vault, scope = at.vault, at.scope("t")
+
+    def anew() -> None:
+        vault.checkpointer.delete_thread("t")
+        made = checkpoint({"a": 2})
+        vault.checkpointer.put(config("t"), made, {"source": "loop"}, made["channel_versions"])
+        vault.store.put(scope, "theirs", {"n": 2})
+
+    def late(state: MessagesState, *, store: BaseStore) -> Any:
+        contextvars.Context().run(anew)
+        store.put(scope, "late", {"n": 1})
+
+    async def alate(state: MessagesState, *, store: BaseStore) -> Any:
+        await asyncio.get_running_loop().run_in_executor(None, contextvars.Context().run, anew)
+        await store.aput(scope, "late", {"n": 1})
+
+    with pytest.raises(ThreadGoneError):
+        await at.invoke(late if at.mode == "sync" else alate, HELLO, config("t"))
+    assert [(item.key, item.value) for item in await at.store.asearch(())] == [("theirs", {"n": 2})]
+
+
+async def test_what_is_written_while_a_sweep_looks_stays(at: Under, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread is missing, its memory is old; both are written at the very moment in which that is removed."""
+    monkeypatch.setattr(threads, "_YOUNG", 500_000)
+    dialect = at.vault.store._scope.core.dialect
+    for key in ("old", "written"):
+        await at.store.aput(at.scope("nobody"), key, {"n": 1})
+    await asyncio.sleep(0.6)
+    real = dialect.drop
+
+    def drop(tenant: bytes, rows: Any) -> Any:
+        (row,) = (row for row in rows if row.key == b"written")
+        item = NewItem(row.ns, row.key, None, None, None, None, None, "", (), row.body)
+        yield from dialect.work(tenant, Work(puts=[item]))
+        yield from real(tenant, rows)
+
+    monkeypatch.setattr(dialect, "drop", drop)
+    await at.named(at.vault).asweep()
+    assert [item.key for item in await at.store.asearch(())] == ["written"]
+    await put(at.saver, {"a": 1}, at=config("nobody"))
+    monkeypatch.undo()
+    monkeypatch.setattr(threads, "_YOUNG", 0)
+    await at.named(at.vault).asweep()
+    assert [item.key for item in await at.store.asearch(())] == ["written"], "its thread is there now"
 
 
 async def test_a_sweep_tidies_up_after_killed_workers(at: Under, monkeypatch: pytest.MonkeyPatch) -> None:
