@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,16 +18,15 @@ from stepvault.stores._dialect import (
     ItemRow,
     Match,
     Near,
-    NewItem,
     Removed,
     Reply,
-    Whole,
     Work,
 )
+from stepvault.stores.postgres.exchanging import Exchanging, numbers_of, token_array
 from stepvault.stores.postgres.marks import one_of
 from stepvault.stores.postgres.naming import Names
 from stepvault.stores.postgres.schema import QUERIES, Schema
-from stepvault.stores.postgres.vectors import AnnSettings, text_of_vector, vector_of_text
+from stepvault.stores.postgres.vectors import AnnSettings, text_of_vector
 
 _ABOVE = b"\xff"  # above every byte of a namespace
 _EXACT = 5000  # up to so many candidates are compared one by one; more go through the approximate index
@@ -37,7 +35,7 @@ _REFUSED = "refused"
 _NO_PGVECTOR = "Vector search needs pgvector in this database: install it, then CREATE EXTENSION vector."
 
 
-class PostgresDialect:
+class PostgresDialect(Exchanging):
     """See `Dialect`."""
 
     def __init__(self, names: Names, ann: AnnSettings, *, automatic_setup: bool = False) -> None:
@@ -119,7 +117,7 @@ class PostgresDialect:
         if work.puts:
             names = ("ns", "key", "ttl", "thread", "checkpoint", "fields", "body")
             columns: dict[str, list[Any]] = {name: [getattr(put, name) for put in work.puts] for name in names}
-            columns["tokens"] = [_token_array(put) for put in work.puts]
+            columns["tokens"] = [token_array(put) for put in work.puts]
             columns["words"] = [put.words or None for put in work.puts]
             amount, given = _one_or_many(columns)
             args |= given
@@ -237,57 +235,6 @@ class PostgresDialect:
             vector=[vector for _, vector in rows],
         )
 
-    # -- another form of the same items
-
-    def names(self, tenant: bytes, rows: Sequence[ItemRow]) -> list[Any]:
-        return [row.no for row in rows]
-
-    def whole(self, names: Sequence[Any]) -> Op[list[Whole]]:
-        embedded = {"embedded": self._text("embedded") if self._vectors is not None else "NULL::text"}
-        (rows,) = yield Batch([Stmt(self._text("whole", embedded), {"no": list(names)})])
-        found = []
-        for no, tenant, *columns, tokens, fields, words, vectors, body in rows:
-            numbers = None if tokens is None else b"".join(map(_number, filter(None, tokens.split(","))))
-            floats = [vector_of_text(text) for text in (vectors or "").split(";") if text]
-            item = NewItem._make([*columns, numbers, fields, words or "", floats, body])
-            found.append(Whole(no, no, tenant, item))
-        return found
-
-    def exchange(self, changes: Sequence[tuple[Whole, NewItem | None]]) -> Op[None]:
-        yield Atomic(self._exchange(changes), "write")
-
-    def _exchange(self, changes: Sequence[tuple[Whole, NewItem | None]]) -> Op[None]:
-        if any(new and (new.ns, new.key) != (old.item.ns, old.item.key) for old, new in changes):
-            yield from self._ask("lock_items")  # nobody takes a new name meanwhile
-        still = {no for (no,) in (yield from self._ask("still", no=[old.no for old, _ in changes]))}
-        present = [(old, new) for old, new in changes if old.no in still]
-        wanted = [(old.tenant, new.ns, new.key) for old, new in present if new]
-        columns: Any = zip(*wanted, strict=True) if wanted else ((), (), ())
-        asked = dict(zip(("tenant", "ns", "key"), map(list, columns), strict=True))
-        targets = {tuple(name): no for no, *name in (yield from self._ask("targets", **asked))}
-        gone, kept = [], []
-        for old, new in present:
-            other = targets.get((old.tenant, new.ns, new.key), old.no) if new else None
-            if new is None or other is None or other > old.no:
-                gone.append(old.no)
-                continue
-            kept.append((old.no, new))
-            if other != old.no:
-                gone.append(other)
-        yield from self._ask("drop_numbers", no=gone)
-        if kept:
-            yield from self._give(kept)
-
-    def _give(self, kept: Sequence[tuple[int, NewItem]]) -> Op[None]:
-        numbers = [no for no, _ in kept]
-        if self._vectors is not None:
-            yield from self._ask("drop_vectors_of", no=numbers)
-        args = {name: [getattr(new, name) for _, new in kept] for name in ("ns", "key", "thread", "fields", "body")}
-        tokens, words = [_token_array(new) for _, new in kept], [new.words or None for _, new in kept]
-        yield from self._ask("exchange", no=numbers, tokens=tokens, words=words, **args)
-        if self._vectors is not None:
-            yield from self.set_vectors([(no, new.vectors) for no, new in kept])
-
     def now(self) -> Op[int]:
         ((now,),) = yield from self._ask("now")
         return now  # type: ignore[no-any-return]
@@ -296,9 +243,6 @@ class PostgresDialect:
 
     def touch(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
         yield from self._ask("touch", no=[row.no for row in rows])
-
-    def drop(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
-        yield from self._ask("drop_numbers", no=[row.no for row in rows])
 
     def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
         ns, key = [name[0] for name in names], [name[1] for name in names]
@@ -318,10 +262,6 @@ class PostgresDialect:
     def overdue(self) -> Op[int]:
         ((count,),) = yield from self._ask("overdue")
         return count  # type: ignore[no-any-return]
-
-
-def _number(text: str) -> bytes:
-    return struct.pack(">q", int(text))
 
 
 def _one_or_many(columns: Mapping[str, list[Any]]) -> tuple[str, Mapping[str, Any]]:
@@ -355,17 +295,9 @@ def _narrowing(find: Find, values: dict[str, Any]) -> str:
         values["max_age"] = Int8(find.max_age)
         conditions.append("AND i.updated_at >= {now} - %(max_age)s")
     if find.tokens:
-        values["tokens"] = [Int8(number) for number in _numbers(b"".join(find.tokens))]
+        values["tokens"] = [Int8(number) for number in numbers_of(b"".join(find.tokens))]
         conditions.append("AND (i.tokens IS NULL OR i.tokens @> %(tokens)s::bigint[])")
     return " ".join(conditions)
-
-
-def _numbers(tokens: bytes) -> tuple[int, ...]:
-    return struct.unpack(f">{len(tokens) // 8}q", tokens)
-
-
-def _token_array(put: NewItem) -> str | None:
-    return None if put.tokens is None else "{" + ",".join(map(str, _numbers(put.tokens))) + "}"
 
 
 def _reply(work: Work, ranked: dict[int, list[Found]], parts: list[Any], rows: list[Any]) -> Reply:
