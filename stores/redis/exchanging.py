@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -48,7 +49,12 @@ class Exchanging:
         return found
 
     def exchange(self, changes: Sequence[tuple[Whole, NewItem | None]]) -> Op[None]:
-        """See `Dialect`; one that gets another name is there twice for a moment, and stays so if this is killed."""
+        """See `Dialect`; one that gets another name is there twice for a moment, and stays so if this is killed.
+
+        Several may do the same at once: each says that it moves an item, and a copy goes again only when none of them
+        has found it where it was.
+        """
+        mover = secrets.token_bytes(8)
         new = [(group_of(old.tenant, item.ns), (old.name, item)) for old, item in changes if item]
         for group, mine in _grouped(new).items():
             words: list[Any] = []
@@ -58,10 +64,10 @@ class Exchanging:
                 words += (id_, version.header, fresh, pack_body(item), vectors, item.words.encode())
             mortal = {group} if any(item.ttl is not None for _, item in mine) else set()
             registering = self._registering(group.tenant, [group], mortal)
-            yield Batch([*registering, Script("exchange", self.keys.group(group), tuple(words)), *registering])
-        yield from self._leave(changes)
+            yield Batch([*registering, Script("exchange", self.keys.group(group), (mover, *words)), *registering])
+        yield from self._leave(mover, changes)
 
-    def _leave(self, changes: Sequence[tuple[Whole, NewItem | None]]) -> Op[None]:
+    def _leave(self, mover: bytes, changes: Sequence[tuple[Whole, NewItem | None]]) -> Op[None]:
         """Remove the old ones; a copy of one that is not as it was goes instead."""
         gone: list[Version] = []
         moved: dict[Version, Version] = {}
@@ -71,8 +77,12 @@ class Exchanging:
                 gone.append(old.name)
             if item and id_ != old.name.id:
                 moved[old.name] = Version(group_of(old.tenant, item.ns), id_ or b"", old.name.header)
-        stale = yield from self._drop(gone)
-        yield from self._drop([moved[version] for version in stale if version in moved])
+        stale = set((yield from self._drop(gone)))
+        for group, mine in _grouped((there.group, (old, there)) for old, there in moved.items()).items():
+            args = [word for old, there in mine for word in (there.id, there.header[:8], int(old not in stale))]
+            (left,) = yield Batch([Script("settle", self.keys.group(group), (mover, *args))])
+            if not left:
+                yield from self._sweep_group(group, 0)
 
     def drop(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
         names = [Version(*name) for name in self.names(tenant, rows)]

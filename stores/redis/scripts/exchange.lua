@@ -1,8 +1,9 @@
 -- uses: items
 -- writes
--- ARGV: (id, header, fresh, body, vectors, words) for items in another form: their times stay. `fresh` is '1' where
--- the id is a new one, which another item may have taken: the newer stays. Else only this version is exchanged.
-for a = 1, #ARGV, 6 do
+-- ARGV: who does it; (id, header, fresh, body, vectors, words) for items in another form: their times stay. `fresh` is
+-- '1' where the id is a new one, which another item may have taken: the newer stays. Else only this version is exchanged.
+local mover = ARGV[1]
+for a = 2, #ARGV, 6 do
   local id, head, fresh = ARGV[a], ARGV[a + 1], ARGV[a + 2] == '1'
   local old = redis.call('HGET', DATA, 'd' .. id)
   local is_it = old and string.sub(old, 1, 8) == string.sub(head, 1, 8)
@@ -17,6 +18,9 @@ for a = 1, #ARGV, 6 do
     else redis.call('HSET', DATA, 'v' .. id, version .. vectors) end
     if words == '' then redis.call('HDEL', DATA, 'w' .. id)
     else redis.call('HSET', DATA, 'w' .. id, version .. words) end
+    local movers = is_it and redis.call('HGET', DATA, 'o' .. id)
+    if fresh and not is_it then redis.call('HSET', DATA, 'o' .. id, mover)
+    elseif fresh and movers then redis.call('HSET', DATA, 'o' .. id, movers .. mover) end
   end
 end
 return redis.status_reply('OK')

@@ -20,6 +20,7 @@ while at <= #ARGV do
   redis.call('HSET', DATA, 'd' .. id, struct.pack('>ddddd', no, created, now, ttl, expires) .. body)
   redis.call('ZADD', RECENT, number_text(no), id)
   deadline(id, expires)
+  redis.call('HDEL', DATA, 'o' .. id)
   local version = struct.pack('>d', no)
   if vectors == '' then redis.call('HDEL', DATA, 'v' .. id)
   else redis.call('HSET', DATA, 'v' .. id, version .. vectors) end

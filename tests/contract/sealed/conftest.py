@@ -60,8 +60,10 @@ class SealedPostgres(Sealed, PostgresDatabase):
 
 class SealedRedis(Sealed, RedisDatabase):
     def files(self) -> Iterator[bytes]:
+        """Append-only files, and a dump."""
         for node in self._nodes():
             with node:
+                node.save()
                 yield from _contents(Path(node.config_get("dir")["dir"]))
 
     def content(self) -> bytes:
@@ -73,7 +75,7 @@ class SealedRedis(Sealed, RedisDatabase):
         return super().content() + b"\n".join(dumps)
 
 
-class SealedCluster(Sealed, RedisClusterDatabase):
+class SealedCluster(SealedRedis, RedisClusterDatabase):
     pass
 
 

@@ -7,7 +7,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from langgraph.store.base import PutOp
 
+from stepvault._core.envelope import is_sealed
+from stepvault._core.plan import Call
 from stepvault._keystore import marker as stored_marker
 from stepvault.checkpointers import _conversion as thread_conversion
 from stepvault.errors import ConfigurationError, PlaintextRejectedError, SubjectErasedError
@@ -128,6 +131,78 @@ async def test_pods_with_keys_find_everything_throughout(
     assert await shown_below(after) == {("same", rounds - 1), (f"k{rounds - 1}", rounds - 1)}
     await after.adelete_namespace(("own",))
     assert await shown(after, at) == before
+
+
+@HIDDEN
+async def test_several_that_convert_at_once_lose_nothing(vaults: Vaults, hidden: bool) -> None:
+    names = {"pseudonymise_ids": True} if hidden else {}
+    plain = vaults.open(keyring=None).store
+    await plain.asetup()
+    await plain.abatch([PutOp(("all", f"n{number % 3}"), str(number), {"n": number}) for number in range(150)])
+    before = {(item.namespace, item.key, item.updated_at) for item in await plain.asearch((), limit=500)}
+    for way in ("aseal", "aunseal"):
+        workers = [vaults.open(**names) for _ in range(2)]
+        await asyncio.gather(*(getattr(worker, way)(settle=0) for worker in workers))
+        store = vaults.open(**names if way == "aseal" else {"keyring": None}).store
+        items = await store.asearch((), limit=500)
+        assert {(item.namespace, item.key, item.updated_at) for item in items} == before
+
+
+async def test_two_that_move_one_item_agree_whose_copy_stays(vaults: Vaults) -> None:
+    """Between the copy of an item and its end where it was, another one does the same, and the app goes on."""
+    vault = vaults.open(keyring=None, store_ttl={"default_ttl": 600})
+    await vault.asetup()
+    plain = vault.store
+    drive, ns = plain._driver.arun, ("all", "n")
+    dialects = [vaults.open(pseudonymise_ids=True).store._scope.core.dialect for _ in range(2)]
+    for dialect in dialects:
+        await drive(dialect.keys.index())
+
+    async def changes(dialect: Any) -> list[Any]:
+        ((name, _, _),), _ = await drive(dialect.inner.page(None, 10))
+        (whole,) = await drive(dialect.inner.whole([name]))
+        return [(whole, await drive(dialect.sealed_item(whole.tenant, whole.item)))]
+
+    does: dict[str, Any] = {
+        "nothing": lambda: asyncio.sleep(0),
+        "deletes": lambda: plain.adelete(ns, "k"),
+        "writes": lambda: plain.aput(ns, "k", {"n": 2}),
+        "touches": lambda: plain.aget(ns, "k"),
+    }
+    for what, app in does.items():
+        for copied in (True, False):
+            await plain.aput(ns, "k", {"n": 1})
+            mine, theirs = await changes(dialects[0]), await changes(dialects[1])
+            other = (dialects[1].inner.exchange, theirs)
+            await moved_meanwhile(drive, dialects[0].inner, mine, [other, app] if copied else [app, other])
+            rows, _ = await drive(dialects[0].inner.page(None, 10))
+            forms = [is_sealed(body) for _, _, body in rows]
+            if what == "nothing":
+                assert forms == [True]
+            elif what == "deletes":
+                assert forms == [True] * copied, "one without keys does not know of what is sealed already"
+            else:
+                assert forms, "the next pass converts what the app wrote or touched"
+            await drive(dialects[0].inner.delete_prefix(b"", b""))
+
+
+async def moved_meanwhile(drive: Any, inner: Any, changes: Any, others: list[Any]) -> None:
+    """Exchange items; between copy and end where there is such a moment, the others have their turn, else before."""
+
+    async def between() -> None:
+        for other in others:
+            await (drive(other[0](other[1])) if isinstance(other, tuple) else other())
+
+    def later(*args: Any) -> Any:
+        yield Call(lambda: None, between)
+        return (yield from type(inner)._leave(inner, *args))
+
+    if hasattr(inner, "_leave"):
+        inner._leave = later
+    else:
+        await between()
+    await drive(inner.exchange(changes))
+    vars(inner).pop("_leave", None)
 
 
 async def shown_below(store: Any) -> set[Any]:

@@ -40,7 +40,9 @@ class Vaults:
         url = f"sqlite:///{url}" if isinstance(self.database, SqliteDatabase) else url
         chosen = {"keyring": KEYRING, **self.database.options, **options}
         chosen.pop("cluster_mode", None)
-        vault = Vault.open(url, **{name: value for name, value in chosen.items() if value is not None})
+        if chosen["keyring"] is None:
+            del chosen["keyring"]
+        vault = Vault.open(url, **chosen)
         self._opened.append(vault)
         return vault
 
