@@ -74,7 +74,7 @@ ROWS = [
     Row("ttl", "per_delete", "sweep / one raw DELETE of the same rows", unit="x"),
     Row("erase", "threads_per_s", "threads of a person erased per second", unit="/s"),
     Row("erase", "per_delete", "erase / one raw DELETE of the same rows", targets=_all(3), unit="x"),
-    Row("erase", "cpu_per_delete", "same, CPU of this process", unit="x"),
+    Row("erase", "cpu_per_delete", "same, CPU of client and server", unit="x"),
     Row("erase", "peak", "memory an erasure takes at most", unit="MB"),
     Row("erase", "peak_growth", "same, 5000 / 1000 threads", targets=_all(1.5), unit="x"),
     Row("import", "stepvault", "import stepvault, after langgraph-checkpoint", targets={"memory": 30}, role="memory"),

@@ -27,6 +27,7 @@ T = TypeVar("T")
 _ATTEMPTS = 64
 _PAGES = 64  # per call, as in _elements.lua
 _ROWS = 64
+_THREADS = 128
 
 
 def header_of(address: bytes, reply: Sequence[Any]) -> tuple[ThreadRow, bytes] | None:
@@ -186,13 +187,12 @@ class Reading:
         if not places:
             return []
         addresses = [self.keys.thread(member_of(key)) for key, _ in places]
-        replies = yield Batch(
-            [
-                Command(("HMGET", address, "u", "r", "x", "y", b"N" + len(note).to_bytes(2, "big") + note))
-                for address, (_, note) in zip(addresses, places, strict=True)
-            ],
-            retry=True,
-        )
+        notes = [b"N" + len(note).to_bytes(2, "big") + note for _, note in places]
+        calls = [
+            Script("headers", tuple(addresses[at : at + _THREADS]), tuple(notes[at : at + _THREADS]), each=True)
+            for at in range(0, len(places), _THREADS)
+        ]
+        replies = [reply for part in (yield Batch(calls, retry=True)) for reply in part]
         return [
             (None, None) if uid is None or provisional else (ThreadRow(address, uid, rev, state), body)
             for address, (uid, rev, state, provisional, body) in zip(addresses, replies, strict=True)

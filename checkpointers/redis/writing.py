@@ -29,7 +29,7 @@ from stepvault.errors import ConflictError, StorageFullError
 _TRIES = 16
 _POLL, PATIENCE = 0.02, 60.0  # seconds: how often a writer looks whether a hold has ended, and for how long
 _CALL_BYTES, _CALL_ROWS = 524_288, 256  # what one call carries
-_CALL_KEYS, _CALL_PAGES = 256, 32  # what one call removes
+_CALL_KEYS, _CALL_PAGES, _CALL_THREADS = 256, 32, 32  # what one call removes
 _UPLOAD_MS = 600_000
 _SEEN = 16_384
 
@@ -174,7 +174,7 @@ class Writing(Indexes):
     # -- removing and copying
 
     def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
-        (reply,) = yield Batch([self._deletion(key, rev or b"")])
+        ((reply,),) = yield Batch([self._deletion([(key, rev or b"")])])
         if not reply:
             return Deleted() if rev is None else None
         yield from self._leave([(key, reply[1], reply[4:])])
@@ -184,13 +184,16 @@ class Writing(Indexes):
         """Each by itself, but sent together."""
         if not threads:
             return []
-        replies = yield Batch([self._deletion(key, row.rev) for key, row in threads])
+        named = [(key, row.rev) for key, row in threads]
+        calls = [self._deletion(named[at : at + _CALL_THREADS]) for at in range(0, len(named), _CALL_THREADS)]
+        replies = [reply for part in (yield Batch(calls)) for reply in part]
         gone = [(key, reply) for (key, _), reply in zip(threads, replies, strict=True) if reply]
         yield from self._leave([(key, reply[1], reply[4:]) for key, reply in gone])
         return [_deleted(reply) if reply else None for reply in replies]
 
-    def _deletion(self, key: ThreadKey, rev: bytes) -> Script:
-        return Script("delete", (self.keys.thread(member_of(key)),), (rev,))
+    def _deletion(self, threads: Sequence[tuple[ThreadKey, bytes]]) -> Script:
+        addresses = tuple(self.keys.thread(member_of(key)) for key, _ in threads)
+        return Script("delete", addresses, tuple(rev for _, rev in threads), each=True)
 
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         """In bounded calls, each of which leaves a whole thread; an interrupted removal is finished by the next."""

@@ -1,4 +1,4 @@
--- A thread is one hash: KEYS[1], the only key of every script.
+-- A thread is one hash: KEYS[1], the only key of a script that uses this.
 -- Header fields: v format, u uid, r revision, e revision of the last removal, x writer's state, id tenant and thread,
 -- i score in the thread index, t created, m written last, n checkpoints; y: provisional, counts as absent;
 -- f: fence of a sweeper; z: until when writers wait, and for whom; g, G: pages of a reservation, of abandoned ones.

@@ -1,7 +1,7 @@
 -- writes
 -- Docs of a space are members of one sorted set, in order of their keys. Per change: where the doc begins and ends in
 -- that order, what it must find (* anything, - nothing, = this version), the version, the member or ''. All or none.
-local olds = {}
+local gone = {}
 for a = 1, #ARGV, 5 do
   local old = redis.call('ZRANGEBYLEX', KEYS[1], '[' .. ARGV[a], '(' .. ARGV[a + 1], 'LIMIT', 0, 1)[1]
   local expected = ARGV[a + 2]
@@ -10,10 +10,12 @@ for a = 1, #ARGV, 5 do
     local head = ARGV[a] .. struct.pack('>I2', #ARGV[a + 3]) .. ARGV[a + 3]
     if not old or string.sub(old, 1, #head) ~= head then return 0 end
   end
-  olds[a] = old
+  if old and old ~= ARGV[a + 4] then gone[#gone + 1] = old end
 end
 for a = 1, #ARGV, 5 do
   if ARGV[a + 4] ~= '' then redis.call('ZADD', KEYS[1], 0, ARGV[a + 4]) end
-  if olds[a] and olds[a] ~= ARGV[a + 4] then redis.call('ZREM', KEYS[1], olds[a]) end
+end
+for from = 1, #gone, 1000 do
+  redis.call('ZREM', KEYS[1], unpack(gone, from, math.min(from + 999, #gone)))
 end
 return 1

@@ -46,11 +46,16 @@ class Command:
 
 @dataclass(slots=True)
 class Script:
-    """One call of a named Lua script on one key."""
+    """One call of a named Lua script on one key, or on keys of one slot.
+
+    `each=True`: on any keys, with one argument for each; the reply has one entry for each. In a cluster every key gets
+    a call of its own.
+    """
 
     name: str
     keys: tuple[bytes, ...]
     args: tuple[Any, ...] = ()
+    each: bool = False
 
 
 @dataclass(slots=True)

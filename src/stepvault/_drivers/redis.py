@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -18,10 +18,12 @@ from stepvault._drivers.redis_errors import translated
 from stepvault._drivers.redis_settings import (
     ScriptText,
     Settings,
+    apart,
     is_unknown_script,
     key_of,
     scan_reply,
     scan_words,
+    unknown_in,
 )
 from stepvault.errors import ConfigurationError, StorageUnavailableError
 
@@ -84,7 +86,7 @@ class SyncRedis:
                 )
             try:
                 replies = self._send(client, batch)
-                for written in self._settings.written(batch):
+                for written in self._settings.written(batch, lambda key: _node_of(client, key)):
                     self._settings.check(_wait(client, written, self._settings.wait))
             finally:
                 self._turns.release()
@@ -93,18 +95,28 @@ class SyncRedis:
     def _send(self, client: Any, batch: Batch) -> list[Any]:
         if len(batch.statements) == 1 or _is_cluster(client):
             return [self._one(client, statement) for statement in batch.statements]
-        pipeline = client.pipeline(transaction=False)
-        for statement in batch.statements:
-            pipeline.execute_command(*self._settings.words(statement))
-        replies = pipeline.execute(raise_on_error=False)
-        for i, reply in enumerate(replies):
-            if is_unknown_script(reply):
-                replies[i] = client.execute_command(*self._settings.words(batch.statements[i], text=True))
-            elif isinstance(reply, Exception):
+        replies = self._piped(client, batch.statements)
+        first, again = unknown_in(batch.statements, replies)
+        for i in first:
+            replies[i] = client.execute_command(*self._settings.words(batch.statements[i], text=True))
+        if again:
+            for i, reply in zip(again, self._piped(client, [batch.statements[i] for i in again]), strict=True):
+                replies[i] = reply
+        for reply in replies:
+            if isinstance(reply, Exception):
                 raise reply
-        return list(replies)
+        return replies
+
+    def _piped(self, client: Any, statements: Sequence[Any]) -> list[Any]:
+        pipeline = client.pipeline(transaction=False)
+        for statement in statements:
+            pipeline.execute_command(*self._settings.words(statement))
+        return list(pipeline.execute(raise_on_error=False))
 
     def _one(self, client: Any, statement: Any) -> Any:
+        calls = apart(statement) if _is_cluster(client) else None
+        if calls is not None:
+            return [entry for call in calls for entry in self._one(client, call)]
         if isinstance(statement, Command) and _is_cluster(client):
             if statement.args[0] == "SCAN":
                 return _scan(client, statement)
@@ -128,6 +140,10 @@ class SyncRedis:
 
 def _is_cluster(client: Any) -> bool:
     return isinstance(client, redis.RedisCluster)
+
+
+def _node_of(client: Any, key: bytes) -> str:
+    return str(client.get_node_from_key(key).name) if _is_cluster(client) else ""
 
 
 def _is_cluster_node(client: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -16,7 +16,15 @@ from redis.exceptions import ResponseError
 from stepvault._core.plan import Batch, Command, Mode, Op, arun
 from stepvault._drivers.redis_connect import Endpoint, cluster_of, open_async
 from stepvault._drivers.redis_errors import translated
-from stepvault._drivers.redis_settings import Settings, is_unknown_script, key_of, scan_reply, scan_words
+from stepvault._drivers.redis_settings import (
+    Settings,
+    apart,
+    is_unknown_script,
+    key_of,
+    scan_reply,
+    scan_words,
+    unknown_in,
+)
 from stepvault.errors import StorageUnavailableError
 
 T = TypeVar("T")
@@ -92,26 +100,37 @@ class AsyncRedis:
             loop = await self._loop()
             async with loop.turns:
                 replies = await self._send(loop.client, batch)
-                for written in self._settings.written(batch):
+                for written in self._settings.written(batch, lambda key: _node_of(loop.client, key)):
                     self._settings.check(await self._wait(loop, written))
         return replies
 
     async def _send(self, client: Any, batch: Batch) -> list[Any]:
         if len(batch.statements) == 1 or isinstance(client, redis.asyncio.RedisCluster):
             return [await self._one(client, statement) for statement in batch.statements]
-        pipeline = client.pipeline(transaction=False)
-        for statement in batch.statements:
-            pipeline.execute_command(*self._settings.words(statement))
-        replies = await pipeline.execute(raise_on_error=False)
-        for i, reply in enumerate(replies):
-            if is_unknown_script(reply):
-                replies[i] = await client.execute_command(*self._settings.words(batch.statements[i], text=True))
-            elif isinstance(reply, Exception):
+        replies = await self._piped(client, batch.statements)
+        first, again = unknown_in(batch.statements, replies)
+        for i in first:
+            replies[i] = await client.execute_command(*self._settings.words(batch.statements[i], text=True))
+        if again:
+            for i, reply in zip(again, await self._piped(client, [batch.statements[i] for i in again]), strict=True):
+                replies[i] = reply
+        for reply in replies:
+            if isinstance(reply, Exception):
                 raise reply
-        return list(replies)
+        return replies
+
+    async def _piped(self, client: Any, statements: Sequence[Any]) -> list[Any]:
+        pipeline = client.pipeline(transaction=False)
+        for statement in statements:
+            pipeline.execute_command(*self._settings.words(statement))
+        return list(await pipeline.execute(raise_on_error=False))
 
     async def _one(self, client: Any, statement: Any) -> Any:
-        if isinstance(statement, Command) and isinstance(client, redis.asyncio.RedisCluster):
+        clustered = isinstance(client, redis.asyncio.RedisCluster)
+        calls = apart(statement) if clustered else None
+        if calls is not None:
+            return [entry for call in calls for entry in await self._one(client, call)]
+        if isinstance(statement, Command) and clustered:
             if statement.args[0] == "SCAN":
                 return await _scan(client, statement)
             if statement.args[0] == "CONFIG GET":
@@ -159,6 +178,13 @@ async def _is_cluster_node(client: Any) -> bool:
         return bool((await client.info("cluster")).get("cluster_enabled"))
     except ResponseError:  # INFO is not permitted
         return False
+
+
+def _node_of(client: Any, key: bytes) -> str:
+    if not isinstance(client, redis.asyncio.RedisCluster):
+        return ""
+    node = client.get_node_from_key(key.decode())
+    return node.name if node is not None else ""
 
 
 async def _scan(client: redis.asyncio.RedisCluster, statement: Command) -> tuple[int, Any]:

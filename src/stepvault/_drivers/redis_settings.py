@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -47,12 +47,13 @@ class Settings:
         call = ("EVAL", script.source) if text else ("EVALSHA", script.sha)
         return (*call, len(statement.keys), *statement.keys, *statement.args)
 
-    def written(self, batch: Batch) -> list[bytes]:
-        """Keys of a batch whose writes replicas must confirm."""
+    def written(self, batch: Batch, node_of: Callable[[bytes], str]) -> list[bytes]:
+        """Keys of a batch whose writes replicas must confirm, one on each node."""
         if not self.wait_replicas:
             return []
-        scripts = (s for s in batch.statements if isinstance(s, Script) and self.scripts[s.name].writes)
-        return list(dict.fromkeys(script.keys[0] for script in scripts))
+        scripts = [s for s in batch.statements if isinstance(s, Script) and self.scripts[s.name].writes]
+        keys = [key for script in scripts for key in (script.keys if script.each else script.keys[:1])]
+        return list({node_of(key): key for key in keys}.values())
 
     @property
     def wait(self) -> tuple[Any, ...]:
@@ -70,6 +71,20 @@ class Settings:
                 f"{self.where}: {confirmed} of wait_replicas={self.wait_replicas} replicas confirmed a write within "
                 f"{self.wait_timeout:g} s. The primary has it and a failover may lose it; repeating it is safe."
             )
+
+
+def apart(statement: Any) -> list[Script] | None:
+    """The calls that a statement is in a cluster, if it is several."""
+    if not isinstance(statement, Script) or not statement.each:
+        return None
+    return [Script(statement.name, (key,), (arg,)) for key, arg in zip(statement.keys, statement.args, strict=True)]
+
+
+def unknown_in(statements: Sequence[Any], replies: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Where a server asked for the texts of scripts: for each script first, and then again."""
+    missing = [at for at, reply in enumerate(replies) if is_unknown_script(reply)]
+    first = list({statements[at].name: at for at in reversed(missing)}.values())
+    return first, [at for at in missing if at not in first]
 
 
 def key_of(batch: Batch) -> bytes | None:

@@ -350,3 +350,18 @@ def test_without_redis_py_the_message_names_the_extra() -> None:
     code = "import sys; sys.modules['redis'] = None\nimport stepvault.checkpointers.redis"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "stepvault[redis]" in done.stderr
+
+
+def test_a_server_that_forgot_the_scripts_is_told_each_once(valkey_server: Any, client: redis.Redis) -> None:
+    with RedisSaver(valkey_server.url) as saver:
+        for number in range(40):
+            put(saver, f"t{number}", 1)
+        scope, dialect = saver._scope, saver._core.dialect
+        keys = [scope.key(f"t{number}") for number in range(40)]
+        found = saver._run(dialect.notes_at([(key, b"") for key in keys]))
+        rows = [(key, row) for key, (row, _) in zip(keys, found, strict=True)]
+        client.script_flush()
+        client.config_resetstat()
+        assert [gone.checkpoints for gone in saver._run(dialect.delete_all(rows))] == [1] * 40
+        assert client.info("commandstats")["cmdstat_eval"]["calls"] == 2  # delete, unregister
+        assert saver.threads() == []
