@@ -38,7 +38,7 @@ class Progress:
     listing: Listing | None = None  # of that thread
     decisions: bool = False  # its threads are done, its decisions are at work
     namespaces: tuple[tuple[str, ...], ...] | None = None  # None: not looked for yet
-    offset: int = 0
+    offset: int = 0  # in the first of these, or in the thread's own memory
 
 
 def begin(scope: Scope, subject: str) -> Op[tuple[Progress, list[str]]]:
@@ -95,7 +95,7 @@ def _decision(doc: Doc) -> Line:
 def _thread(scope: Scope, at: Progress, key: ThreadKey, items: Items) -> Op[tuple[list[Line], Progress]]:
     assert at.listing is not None
     if at.listing.query is None:
-        return (yield from _memory(key, items)), replace(at, thread=None, listing=None)
+        return (yield from _memory(at, key, items))
     try:
         found, rest = yield from listing.page(scope, at.listing)
     except PayloadError:
@@ -104,14 +104,16 @@ def _thread(scope: Scope, at: Progress, key: ThreadKey, items: Items) -> Op[tupl
     return [_checkpoint(key, entry, at.shared) for entry in found], replace(at, listing=rest)
 
 
-def _memory(key: ThreadKey, items: Items) -> Op[list[Line]]:
-    """A thread's own memory."""
+def _memory(at: Progress, key: ThreadKey, items: Items) -> Op[tuple[list[Line], Progress]]:
+    """Some of a thread's own memory; after the last of it the thread is done."""
     namespace, lines = items.scope_of(text_of(key.thread)), list[Line]()
-    following: int | None = 0
-    while namespace is not None and following is not None:
-        page, following = yield from items.page(namespace, following, below=True)
-        lines += map(_item, page)
-    return lines
+    following: int | None = None
+    if namespace is not None:
+        page, following = yield from items.page(namespace, at.offset, below=True)
+        lines = [_item(item) for item in page]
+    if following is None:
+        return lines, replace(at, thread=None, listing=None, offset=0)
+    return lines, replace(at, offset=following)
 
 
 def _item(item: Item) -> Line:

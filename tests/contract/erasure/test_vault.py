@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, PutOp
 
 from stepvault import Memories, Vault
-from tests.contract.building import config
+from stepvault.checkpointers._ops.erasing import items
+from tests.contract.building import checkpoint, config
 from tests.contract.matrix import Database, RedisClusterDatabase, SqliteDatabase, matrix
 
 SETTINGS = [param for param in matrix(("sync", "async")) if param.values[0][0] is not RedisClusterDatabase]
@@ -49,6 +52,45 @@ async def test_threads_memory_and_what_came_of_them(database: Database) -> None:
         assert request.counts["items"] == 2
         assert {tuple(item.namespace) for item in vault.store.search(())} == {("users", "ann-2"), ("teams", "blue")}
         assert vault.erasure.plan("ann", derived=True).derived == {}
+
+
+@pytest.mark.parametrize("database", SETTINGS, indirect=True)
+async def test_an_export_takes_no_more_memory_for_more_items(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(items, "_PAGE", 50)
+    prefix = "sqlite:///" if isinstance(database, SqliteDatabase) else ""
+    with Vault.open(f"{prefix}{database.url}", **database.options) as vault:
+        vault.setup()
+        text, kinds = "x" * 10_000, {"the thread's": (*vault.store.thread_scope("hers"), "n"), "hers": ("users", "ann")}
+        made = checkpoint({"a": 1})
+        vault.checkpointer.put(config("hers", user_id="ann"), made, {"source": "loop"}, made["channel_versions"])
+        vault.erasure.export("ann", io.StringIO())  # loads what it needs
+        peaks: dict[int, int] = {}
+        for count in (100, 600):
+            for namespace in kinds.values():
+                for at in range(0, count, 100):
+                    vault.store.batch([PutOp(namespace, f"{n}", {"text": text}) for n in range(at, at + 100)])
+            out = _Counting()
+            gc.collect()
+            tracemalloc.start()
+            if database.mode == "sync":
+                lines = vault.erasure.export("ann", out)
+            else:
+                async with Vault.open(f"{prefix}{database.url}", **database.options) as other:
+                    lines = await other.erasure.aexport("ann", out)
+            peaks[count] = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert (lines, out.items) == (2 * count + 2, 2 * count), "beside a checkpoint and its step"
+        assert peaks[600] < 1.5 * peaks[100], peaks
+
+
+class _Counting(io.StringIO):
+    items = 0
+
+    def write(self, line: str) -> int:
+        self.items += '"kind": "item"' in line
+        return len(line)
 
 
 @pytest.mark.parametrize("patterns", [None, [("people", "{subject}")]])
