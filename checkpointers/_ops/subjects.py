@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import ormsgpack
 
-from stepvault._core.ids import text_key
+from stepvault._core.ids import LIMITS, text_key
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.people import digest_of
 from stepvault._core.plan import Op
@@ -42,7 +42,12 @@ class Joined(NamedTuple):
 
 def token(scope: Scope, subject: str) -> bytes:
     """Sixteen bytes that stand for a person in the tables."""
-    return scope.mark(digest_of(scope.tenant, text_key("thread_id", subject)))
+    return scope.mark(digest_of(scope.tenant, text_key("subject", subject)))
+
+
+def is_possible(subject: str) -> bool:
+    """Whether this can be somebody's id: a label of a namespace may be longer."""
+    return len(subject.encode("utf-8", "surrogatepass")) <= LIMITS["subject"]
 
 
 def matters(scope: Scope, at: Address, state: State) -> bool:
@@ -197,4 +202,4 @@ def _place(scope: Scope, mark: bytes, key: ThreadKey) -> bytes:
 
 
 def _body(subject: str, key: ThreadKey) -> bytes:
-    return ormsgpack.packb([text_key("thread_id", subject), key.thread])
+    return ormsgpack.packb([text_key("subject", subject), key.thread])

@@ -154,14 +154,33 @@ def verify_receipt(receipt: Mapping[str, Any] | str, public_key: PublicKey | Ite
         VerifyFailedError: It was signed by none of these keys, or was changed since.
     """
     try:
-        content = dict(json.loads(receipt) if isinstance(receipt, str) else receipt)
-        signature = bytes.fromhex(content.pop("signature"))
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        content = read_receipt(receipt)
+        written = content.pop("signature")
+        signature = bytes.fromhex(written)
+        if signature.hex() != written:  # one spelling, as the next receipt holds the hash of this one
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise VerifyFailedError("This is no receipt: it has no readable signature.") from exc
     keys = [public_key] if isinstance(public_key, (str, bytes)) else list(public_key)
     if not any(_signed_by(_read(key), signature, content) for key in keys):
         raise VerifyFailedError("The receipt was not signed by this key, or was changed since.")
     return content
+
+
+def read_receipt(receipt: Mapping[str, Any] | str) -> dict[str, Any]:
+    """A receipt or its JSON text as a dict of its own.
+
+    Raises:
+        ValueError: It is no JSON object, or says something twice: readers differ in which of the two they see.
+    """
+    return dict(json.loads(receipt, object_pairs_hook=_once) if isinstance(receipt, str) else receipt)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
 
 
 def _signed_by(key: Any, signature: bytes, content: Mapping[str, Any]) -> bool:

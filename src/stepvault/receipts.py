@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepvault.erasure import PublicKey, digest_of, verify_receipt
+from stepvault.erasure import PublicKey, digest_of, read_receipt, verify_receipt
 from stepvault.errors import VerifyFailedError
 
 
@@ -51,7 +50,7 @@ def verify_receipts(receipts: Mapping[str, Any], public_keys: PublicKey | Iterab
     for name, receipt in receipts.items():
         try:
             content = verify_receipt(receipt, keys)
-            signed = {**content, "signature": _signature(receipt)}
+            signed = read_receipt(receipt)
             chain = chains.setdefault(str(content["chain"]), {})
             number = int(content["number"])
         except (VerifyFailedError, KeyError, ValueError):
@@ -77,7 +76,3 @@ def _look_through(report: ReceiptsReport, name: str, chain: Mapping[int, tuple[s
         expected = digest_of(before[1]) if before else None
         if (before or number == 1) and receipt["previous"] != expected:
             report.unchained.append(file)
-
-
-def _signature(receipt: Any) -> str:
-    return str((json.loads(receipt) if isinstance(receipt, str) else receipt)["signature"])

@@ -24,7 +24,7 @@ from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.inbox import decisions, keeping, queries
 from stepvault.checkpointers._ops.spaces import drop_docs, space
-from stepvault.checkpointers._ops.subjects import DECIDERS, PREFIX, SUBJECTS, TOMBSTONES, of_thread, token
+from stepvault.checkpointers._ops.subjects import DECIDERS, PREFIX, SUBJECTS, TOMBSTONES, is_possible, of_thread, token
 from stepvault.erasure import STATES, ErasurePlan, PurgeStep, check_signing
 from stepvault.errors import ConfigurationError, HoldError, PlanStaleError
 
@@ -187,7 +187,7 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
 def theirs(scope: Scope, current: Request) -> Theirs:
     """Whether an id is one of the person's, told by its token alone."""
     marks = set(current.tokens)
-    return lambda name: token(scope, name) in marks
+    return lambda name: is_possible(name) and token(scope, name) in marks
 
 
 def _hints(scope: Scope, mark: bytes) -> Op[dict[bytes, ThreadKey]]:

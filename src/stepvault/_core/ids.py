@@ -13,7 +13,14 @@ from typing import Any
 
 from stepvault.errors import IdentifierError
 
-LIMITS = {"tenant": 255, "thread_id": 2000, "checkpoint_ns": 2000, "checkpoint_id": 255, "task_id": 255}
+LIMITS = {
+    "tenant": 255,
+    "thread_id": 2000,
+    "subject": 2000,
+    "checkpoint_ns": 2000,
+    "checkpoint_id": 255,
+    "task_id": 255,
+}
 
 _UUID = b"\x01"
 _TEXT = b"\x00"
