@@ -29,7 +29,7 @@ def sealed_writes(seal: Seal, rows: Iterable[WriteRow]) -> list[WriteRow]:
 
 
 def sealed_chunks(seal: Seal, rows: Iterable[ChunkRow]) -> list[ChunkRow]:
-    return [row._replace(body=seal.seal(identity.chunk(row.no, row.n), row.body)) for row in rows]
+    return [ChunkRow(no, n, seal.seal(identity.chunk(no, n), body)) for no, n, body in rows]
 
 
 def sealed_elements(seal: Seal, elements: Elements) -> Elements:
@@ -62,7 +62,7 @@ def opened(seal: Seal, loaded: Loaded) -> Loaded:
         loaded.thread,
         opened_checkpoints(seal, loaded.checkpoints),
         opened_writes(seal, loaded.writes),
-        [row._replace(body=seal.open(identity.chunk(row.no, row.n), row.body)) for row in loaded.chunks],
+        [ChunkRow(no, n, seal.open(identity.chunk(no, n), body)) for no, n, body in loaded.chunks],
     )
 
 

@@ -242,13 +242,11 @@ def main(name: str, url: str, seed: str, kills: str, most: str) -> None:
         world = World(name, url, seed, int(most), Path(folder))
         while True:
             world.enter()
-            if min(world.kills[change] for change in ("seal", "rotate")) >= int(kills) == 1:
-                break
-            world.leave()
+            if int(kills) > 1:
+                world.leave()
             print(json.dumps(world.kills), flush=True)
-            if min(world.kills.values()) >= int(kills):
+            if sum(world.kills.values()) >= int(kills):
                 break
-        print(json.dumps(world.kills))
 
 
 if __name__ == "__main__":

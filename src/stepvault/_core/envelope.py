@@ -33,6 +33,7 @@ MAX_PAYLOAD = 2**31 - 64
 
 _VERSION, _AES_256_GCM, _FLAGS = 1, 1, 0
 _HEADER = struct.Struct(">BBBBI16s12s8s")
+_BEGINS = bytes((MAGIC, _VERSION, _AES_256_GCM, _FLAGS))
 OVERHEAD = _HEADER.size + TAG_BYTES
 _LABEL = b"stepvault/aad/1"
 
@@ -69,6 +70,8 @@ def check(stored: bytes) -> None:
         TruncatedError: Bytes are missing or were added.
         UnsupportedFormatError: A version, algorithm or flag this version does not know.
     """
+    if stored[:4] == _BEGINS and len(stored) == OVERHEAD + int.from_bytes(stored[4:8], "big"):
+        return
     if not stored or stored[0] != MAGIC:
         raise PlaintextRejectedError
     if len(stored) < OVERHEAD:
@@ -90,10 +93,8 @@ def unseal(key: SealingKey, scope: bytes, identity: Identity, stored: bytes) -> 
         TamperedError: It was changed.
     """
     row = scope + frame(identity)
-    header = stored[: _HEADER.size]
-    if header[36:] != key.tag(row):
-        raise RowMismatchError
-    payload = key.aead.open(header[24:36], stored[_HEADER.size :], _LABEL + header + row)
-    if payload is None:
-        raise TamperedError
+    header = stored[:44]
+    payload = key.aead.open(header[24:36], stored[44:], _LABEL + header + row)
+    if payload is None:  # which the row's tag, authenticated too, can only explain
+        raise TamperedError if header[36:] == key.tag(row) else RowMismatchError
     return payload

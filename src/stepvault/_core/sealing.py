@@ -81,4 +81,5 @@ class Sealer:
             return stored
         stored = bytes(stored)
         check(stored)
-        return unseal(self.keys.to_open(key_id_of(stored)), self._scope, identity, stored)
+        key = self.keys.keys.get(stored[8:24]) or self.keys.to_open(key_id_of(stored))
+        return unseal(key, self._scope, identity, stored)
