@@ -20,6 +20,7 @@ from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.erasing import planning, receipts, requests
 from stepvault.checkpointers._ops.erasing.anonymising import Fields, Person, anonymise
 from stepvault.checkpointers._ops.erasing.items import Items, Theirs
+from stepvault.checkpointers._ops.erasing.naming import unname
 from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.inbox import decisions, keeping, queries
@@ -261,14 +262,14 @@ def _delete_thread(
             continue
         if choice == "keep":
             yield from decisions.drop_subjects(scope, key, current.tokens)
+            if (yield from unname(scope, key, thread, (yield from _ids_in(scope, current, thread)))):
+                continue
             if (yield from _unlink(scope, current, key, thread)):
                 return {"shared": 1}
             continue
         if choice == "anonymise":
             items += yield from eraser.items.delete_scopes([text_of(key.thread)])
-            known = yield from of_thread(scope, thread)  # after a restore, nothing else names them
-            ids = {*current.subjects, *(name for name in known if token(scope, name) in current.tokens)}
-            person = Person(sorted(ids), current.tokens)
+            person = Person((yield from _ids_in(scope, current, thread)), current.tokens)
             if (yield from anonymise(scope, key, thread, person, eraser.fields)):
                 return {"anonymised": 1, "items": items}
             continue
@@ -277,6 +278,12 @@ def _delete_thread(
         removed = yield from keeping.delete(scope, key, thread.rev, led_by=mark)
         if removed is not None:
             return {"threads": 1, "checkpoints": removed, "items": items}
+
+
+def _ids_in(scope: Scope, current: Request, thread: ThreadRow) -> Op[list[str]]:
+    """The person's ids; after a restore, nothing but their threads tells them."""
+    known = yield from of_thread(scope, thread)
+    return sorted({*current.subjects, *(name for name in known if token(scope, name) in current.tokens)})
 
 
 def _unlink(scope: Scope, current: Request, key: ThreadKey, thread: ThreadRow) -> Op[bool]:

@@ -135,6 +135,26 @@ async def test_shared_threads_follow_the_choice(shared: str, database: Database)
             await put(saver, {"a": 3}, at=config("both", user_id="ann"))
 
 
+async def test_a_name_leaves_the_metadata_of_a_thread_that_stays(async_database: Database) -> None:
+    saver = await async_database.raw()
+    at = config("both")
+    for person in ("ann", "bob", "ann"):
+        at["configurable"]["user_id"] = person
+        at = await put(saver, {"a": f"said by {person}"}, at=at, metadata={"user_id": person, "topic": "ann"})
+    run = config("both", user_id="bob")
+    run["configurable"]["__pregel_runtime"] = type("Runtime", (), {"control": type("Control", (), {})()})()
+    head = (await saver.aget_tuple(run)).config
+    await erasure_of(saver).aerase("ann")
+    other = await async_database.raw()
+    assert [entry async for entry in other.alist(None, filter={"user_id": "ann"})] == []
+    assert len([entry async for entry in other.alist(None, filter={"user_id": "bob", "topic": "ann"})]) == 1
+    assert len([entry async for entry in other.alist(None, filter={"user_id": "[erased]"})]) == 2
+    assert (await other.aget_tuple(config("both"))).checkpoint["channel_values"] == {"a": "said by ann"}
+    run["configurable"]["checkpoint_id"] = head["configurable"]["checkpoint_id"]
+    await put(saver, {"a": "bob goes on"}, at=run, metadata={"user_id": "bob"})
+    assert len([entry async for entry in other.alist(config("both"))]) == 4
+
+
 async def test_subjects_are_told_apart_whatever_they_look_like(database: Database) -> None:
     saver = await database.saver()
     await filled(saver, HOSTILE)
