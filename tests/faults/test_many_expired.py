@@ -1,6 +1,6 @@
 """Expired threads by the hundred thousand: swept with the memory of a few, and nothing of them stays.
 
-STEPVAULT_SOAK_THREADS says how many the soak sweeps; ten rows each, so the default is more than a million rows.
+STEPVAULT_SOAK_THREADS says how many the soak sweeps; eight rows each, so the default is more than a million rows.
 """
 
 from __future__ import annotations
