@@ -30,7 +30,7 @@ TABLES = ("thread", *_COPIED, "meta", "doc")
 
 
 def fill(saver: Any, backend: str, url: str, threads: int) -> None:
-    """So many threads of eight rows, expired a moment from now; the saver's time to live is short."""
+    """So many threads of eight rows, with the saver's time to live."""
     at: Any = config("0", user_id="ann")
     for step in range(2):
         made = checkpoint({"a": "x" * 600, "b": step})
