@@ -17,7 +17,7 @@ from stepvault._core.keys import ERASED, ROOT, DataKey, KeyChain, chain, draft, 
 from stepvault._core.plan import Call, Op
 from stepvault._core.sealing import Sealer
 from stepvault._core.wrapping import Wrapper
-from stepvault._keystore.store import KeyStore
+from stepvault._keystore.store import START, KeyStore, Linked
 from stepvault.errors import ConfigurationError, KeyShreddedError
 
 T = TypeVar("T")
@@ -161,9 +161,13 @@ class Keys:
 
     def shred_whole(self, subject: bytes) -> Op[int]:
         """Destroy the keys of this subject's namespaces; how many were alive."""
-        linked = yield from self.at(self.store.linked(subject, counting=False))
-        gone = [link.owner for link in linked if link.whole]
-        return (yield from self.shred(gone)) if gone else 0
+        count = 0
+        after: bytes | None = START
+        while after is not None:
+            linked, after = yield from self.at(self.store.linked_page(subject, after))
+            gone = [link.owner for link in linked if link.whole]
+            count += (yield from self.shred(gone)) if gone else 0
+        return count
 
     def shred_linked(self, tenant: bytes, subject: bytes, *, shared: bool) -> Op[int]:
         """Destroy the keys that seal this subject's data alone; how many were alive.
@@ -175,12 +179,24 @@ class Keys:
             subject: By the token that they are linked by.
             shared: Whether to destroy those that seal data of others too; if not, they are unlinked.
         """
-        linked = yield from self.at(self.store.linked(subject, counting=False))
-        places = [link.place for link in linked if link.place]
+        count = 0
+        after: bytes | None = START
+        while after is not None:
+            linked, after = yield from self.at(self.store.linked_page(subject, after))
+            count += yield from self._shred_linked(tenant, subject, linked, shared)
+        return count
+
+    def _shred_linked(self, tenant: bytes, subject: bytes, linked: Sequence[Linked], shared: bool) -> Op[int]:
+        """Of one page. Most went with their threads: of the others alone is asked whose they are."""
+        left = yield from self.at(self.store.undestroyed([link.owner for link in linked]))
+        links = [link for link in linked if link.owner in left]
+        places = [link.place for link in links if link.place]
         there = (yield from self.standing(tenant, places)) if places and self.standing is not None else set()
-        alone = [link for link in linked if shared or link.whole or link.subjects == 1]
-        gone = {link.owner for link in alone} - there
-        kept = [link.owner for link in linked if link.owner not in gone]
+        gone: list[bytes] = []
+        kept: list[bytes] = []
+        for link in links:
+            alone = shared or link.whole or (yield from self.at(self.store.subjects_of(link.owner))) == 1
+            (gone if alone and link.owner not in there else kept).append(link.owner)
         if kept:
             yield from self.at(self.store.unlink(subject, kept))
         return (yield from self.shred(gone)) if gone else 0

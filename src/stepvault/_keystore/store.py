@@ -206,24 +206,34 @@ class KeyStore:
         gone = [place for owner in owners for place in (_SUBJECT + _framed(subject) + owner, _LINK + owner + subject)]
         yield from self._docs.write_docs(SPACE, [DocChange(place, None, b"") for place in gone], durable=self._durable)
 
-    def linked(self, subject: bytes, *, counting: bool = True) -> Op[list[Linked]]:
-        """The owners linked to a subject.
+    def linked(self, subject: bytes) -> Op[list[Linked]]:
+        """The owners linked to a subject, and to how many each is linked."""
+        found: list[Linked] = []
+        after: bytes | None = START
+        while after is not None:
+            page, after = yield from self.linked_page(subject, after)
+            for link in page:
+                found.append(link._replace(subjects=(yield from self.subjects_of(link.owner))))
+        return found
 
-        Args:
-            subject: Whose.
-            counting: Whether to count all subjects of those too that are `whole`, which takes a look at each.
-        """
-        found, after = [], START
-        while True:
-            docs = yield from self._docs.docs(SPACE, _SUBJECT + _framed(subject), after, _PAGE)
-            for doc in docs:
-                owner = bytes(doc.key[len(_SUBJECT + _framed(subject)) :])
-                whole, place = doc.body[len(owner) : len(owner) + 1] == _WHOLE, bytes(doc.body[len(owner) + 1 :])
-                links = (yield from self._docs.docs(SPACE, _LINK + owner, b"", _PAGE)) if counting or not whole else ()
-                found.append(Linked(owner, len(links), whole, place))
-            if len(docs) < _PAGE:
-                return found
-            after = docs[-1].key
+    def linked_page(self, subject: bytes, after: bytes) -> Op[tuple[list[Linked], bytes | None]]:
+        """Some of them, uncounted, and where the next page starts."""
+        prefix = _SUBJECT + _framed(subject)
+        docs = yield from self._docs.docs(SPACE, prefix, after, _PAGE)
+        found = []
+        for doc in docs:
+            owner = bytes(doc.key[len(prefix) :])
+            kind, place = doc.body[len(owner) : len(owner) + 1], bytes(doc.body[len(owner) + 1 :])
+            found.append(Linked(owner, 0, kind == _WHOLE, place))
+        return found, docs[-1].key if len(docs) == _PAGE else None
+
+    def subjects_of(self, owner: bytes) -> Op[int]:
+        """To how many subjects an owner is linked."""
+        return len((yield from self._docs.docs(SPACE, _LINK + owner, b"", _PAGE)))
+
+    def undestroyed(self, owners: Sequence[bytes]) -> Op[set[bytes]]:
+        """Those of these owners whose keys were not destroyed."""
+        return {stored.owner for stored in (yield from self._stored(owners)) if stored.alive or not stored.rows}
 
     # -- key-encryption keys
 
