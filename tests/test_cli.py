@@ -140,6 +140,18 @@ def test_patterns_of_the_app_say_whose_memory_is_erased(url: str) -> None:
     assert call("--subject-pattern", "people", "erase", "plan", "ann", url=url).exit_code == 2
 
 
+def test_ids_need_not_stand_on_the_command_line(url: str) -> None:
+    assert read("hold", "-", "case 7", url=url, text="ann\n") == {"held": True}
+    assert read("erase", "plan", "--from", "-", url=url, text="ann\n")[0]["held"] == "case 7"
+    told("release", "-", url=url, text="ann\n")
+    assert set(read("subjects", "link", "-", url=url, text="ann\nann@old\n")["ids"]) == {"ann", "ann@old"}
+    exported = told("export", "-", url=url, text="ann@old\n")
+    assert {json.loads(line)["kind"] for line in exported.splitlines()} == {"checkpoint", "step", "item"}
+    told("erase", "run", "--from", "-", "--yes", url=url, text="ann\n")
+    assert read("readmit", "-", url=url, text="ann\n") == {"readmitted": True}
+    assert call("hold", "-", "case 7", url=url, text="\n").exit_code == 2
+
+
 def test_threads_of_ones_own_can_be_anonymised(url: str) -> None:
     with Vault.open(url) as vault:
         made = checkpoint({"email": "ann@example.com", "name": "Ann", "total": 3})

@@ -184,6 +184,14 @@ def dry_run(what: str) -> None:
     aside.print(f"[yellow]Dry run.[/] {what} Repeat with --yes to do it.")
 
 
+def person(subject: str) -> str:
+    """An id as the command line names it: `-` is the first line of standard input, which no process list shows."""
+    found = next(iter(lines_of("-")), "") if subject == "-" else subject
+    if not found:
+        raise typer.BadParameter("name a person, or give - and their id on standard input")
+    return found
+
+
 def lines_of(path: str) -> Iterable[str]:
     """The non-empty lines of a file; `-` is standard input."""
     text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")

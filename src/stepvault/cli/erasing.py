@@ -1,6 +1,7 @@
 """`erase plan|run|status|resume|reconcile|keys|verify-receipt|verify-receipts`, `export`, `hold`, `release`, `readmit`.
 
-Ids of people need not stand on the command line, where other users of the machine see them: `--from FILE`.
+Ids of people need not stand on the command line, where other users of the machine see them: `--from FILE`, or `-` for
+the one on standard input.
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ def export(
     file: Annotated[str, typer.Option(help="where to write; - is standard output")] = "-",
 ) -> None:
     """Write everything of a person as JSON Lines."""
-    erasure = cli.open_vault(context).erasure
+    erasure, subject = cli.open_vault(context).erasure, cli.person(subject)
     if file == "-":
         erasure.export(subject, sys.stdout)
         return
@@ -213,17 +214,17 @@ def export(
 
 def hold(context: typer.Context, subject: str, reason: str) -> None:
     """Hold a person's data against erasure."""
-    cli.open_vault(context).erasure.hold(subject, reason)
+    cli.open_vault(context).erasure.hold(cli.person(subject), reason)
     cli.show_one(context, {"held": True})
 
 
 def release(context: typer.Context, subject: str) -> None:
     """Lift a hold."""
-    cli.open_vault(context).erasure.release(subject)
+    cli.open_vault(context).erasure.release(cli.person(subject))
     cli.show_one(context, {"held": False})
 
 
 def readmit(context: typer.Context, subject: str, journal: Journal = None) -> None:
     """Let an erased person come back: what they write from now on is stored."""
-    cli.open_vault(context, journal=journal).erasure.readmit(subject)
+    cli.open_vault(context, journal=journal).erasure.readmit(cli.person(subject))
     cli.show_one(context, {"readmitted": True})

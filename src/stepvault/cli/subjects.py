@@ -25,7 +25,9 @@ def list_(
 
 @app.command()
 def link(context: typer.Context, subjects: Annotated[list[str], typer.Argument(help="two ids or more")]) -> None:
-    """Make several ids those of one person, and show all ids of theirs."""
+    """Make several ids those of one person, and show all ids of theirs; `-` takes them from standard input."""
+    if subjects == ["-"]:
+        subjects = list(cli.lines_of("-"))
     if len(subjects) < 2:
         raise typer.BadParameter("name two ids or more")
     ids = cli.open_vault(context).subjects.link(*subjects)
