@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 # What runs by default, so that the whole takes minutes on two cores; STEPVAULT_TEST_ALL=1 runs every combination.
 # The core contract, and what several processes do to each other, runs in every mode. The rest (the same operations on
 # the same primitives) runs on SQLite in sync and in one of the other modes, on a server in async. A cluster runs the
-# core, where keys and slots matter.
+# core, where keys and slots matter. Everything sealed runs on SQLite; on servers, what only sealing does.
 CORE = {
     *(
         f"tests/contract/test_{name}.py"
@@ -51,6 +51,8 @@ def _left_out(item: pytest.Item) -> bool:
     path, _, name = item.nodeid.partition("::")
     if path.startswith("tests/contract/stores/") and ("-cluster-" in name or "-sealed-" in name):
         return "sqlite-sealed-async" not in name and (path != ITEMS or "-sync" in name or "cluster-sealed" in name)
+    if "postgres-sealed" in name or "redis-sealed" in name:
+        return True
     if not path.startswith(WRITTEN_ONCE) or path in CORE or "shared" in getattr(item, "fixturenames", ()):
         return False
     if "redis-cluster" in name:

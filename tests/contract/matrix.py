@@ -219,11 +219,27 @@ class RedisClusterDatabase(RedisDatabase):
         return [redis.Redis.from_url(url) for url in self._urls]
 
 
+class SealedPostgresDatabase(PostgresDatabase):
+    name = "postgres-sealed"
+    options: ClassVar[dict[str, Any]] = {"keyring": KEYRING}
+    modes = ("async",)
+    sealed = True
+
+
+class SealedRedisDatabase(RedisDatabase):
+    name = "redis-sealed"
+    options: ClassVar[dict[str, Any]] = {"keyring": KEYRING}
+    modes = ("async",)
+    sealed = True
+
+
 DATABASES: tuple[type[Database], ...] = (
     SqliteDatabase,
     SealedSqliteDatabase,
     PostgresDatabase,
+    SealedPostgresDatabase,
     RedisDatabase,
+    SealedRedisDatabase,
     RedisClusterDatabase,
 )
 

@@ -194,3 +194,34 @@ async def test_a_writer_waits_no_longer_than_it_is_told(database: Database, monk
     await saver._driver.arun(dialect.let_go(hold))
     await put(saver, {"x": 2}, at=head)
     assert len(await whole(saver, "held")) == 2
+
+
+async def test_a_copy_of_a_thread_that_is_written_and_pruned_without_pause_is_whole(database: Database) -> None:
+    saver, pod = await database.saver(), await database.saver()
+    values = {"log": [f"{number} " * 99 for number in range(30)]}
+    head, ended, steps = await put(saver, values, at=config("t")), False, 0
+
+    async def work() -> None:
+        nonlocal head, steps
+        while not ended:
+            changed = {"log": [*values["log"], f"only {steps} " * 99]}
+            head = await put(pod, changed, at=head)
+            await pod.aput_writes(head, [("log", f"write {steps} " * 99)], "task")
+            steps += 1
+            if steps % 4 == 0:
+                await pod.aprune(["t"], strategy="keep_latest")
+
+    worker = asyncio.create_task(work())
+    while steps < 2:
+        await asyncio.sleep(0)
+    copies = [f"copy {number}" for number in range(6)]
+    for name in copies:
+        await saver.acopy_thread("t", name)
+    ended = True
+    await worker
+    reader = await database.saver()
+    for name in copies:
+        found = await whole(reader, name)
+        assert found
+        for entry in found:
+            assert entry.checkpoint["channel_values"]["log"][:30] == values["log"]
