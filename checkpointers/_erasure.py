@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from stepvault.checkpointers._ops.erasing.anonymising import Fields
 from stepvault.checkpointers._ops.erasing.items import Items
 from stepvault.checkpointers._ops.erasing.steps import Eraser
 from stepvault.erasure import ErasurePlan, ErasureRequest, SigningKey
-from stepvault.errors import HoldError, StepvaultError
+from stepvault.errors import ConfigurationError, HoldError, StepvaultError
 
 if TYPE_CHECKING:
     from stepvault.checkpointers._saver import BaseSaver
@@ -59,6 +60,9 @@ class Erasure:
         personal_fields: Iterable[str] | Mapping[str, Any] = (),
         vacuum: bool = False,
     ) -> None:
+        for name, hook in (hooks or {}).items():
+            if inspect.iscoroutinefunction(hook):  # nobody would await it, and the receipt would say that it was told
+                raise ConfigurationError(f"The hook {name!r} is a coroutine function; pass a plain one.")
         self._saver = saver
         self._journal = Journal(journal) if journal is not None else None
         self._eraser = Eraser(

@@ -251,20 +251,22 @@ def one(processes: Processes, tenant: str, points: list[tuple[str, int]]) -> lis
     return died
 
 
-def main(url: str, options: str, seed: str, wanted: str) -> None:
-    """Kill until that many were killed: one at points all over the erasure, the other in each state in turn."""
+def main(url: str, options: str, seed: str, wanted: str, states_wanted: str) -> None:
+    """Kill until that many were killed, in that many states: one all over the erasure, one in each state in turn."""
     processes, dice = Processes(url, options), random.Random(seed)
-    states, killed = processes.batches(seed), 0
+    states, killed, seen = processes.batches(seed), 0, set[str]()
     last, share = states[-1].stop - 1, int(wanted) // 2 or 1
     with contextlib.suppress(BrokenPipeError):
-        for n in count():
-            places = (1 + (n % share) * last // share, dice.choice(states[-1 - n % len(states)]))
+        for n in range(4 * share):
+            at = 1 + n * last // share if n < share else 1  # then the second one alone, for states that pass in no time
+            places = (at, dice.choice(states[-1 - n % len(states)]))
             points = [(dice.choice(KINDS), place) for place in places]
             tenant = f"{seed} {n}"
             died = one(processes, tenant, points)
             killed += len(died)
+            seen |= {*died} - {"receipted"}
             print(json.dumps([tenant, died]), flush=True)
-            if killed >= int(wanted) and n + 1 >= share:
+            if n + 1 >= share and killed >= int(wanted) and len(seen) >= int(states_wanted):
                 return
 
 

@@ -52,6 +52,7 @@ async def test_an_erasure_that_is_killed_ends_once(
 def erased(url: str, options: dict[str, Any], kills: int) -> list[tuple[str, list[str]]]:
     """Tenants under which workers were killed, and the states of the erasure they died in."""
     words = [sys.executable, "-m", "tests.faults.erasing", url, json.dumps(options), "7", str(kills)]
+    words.append(str(len(STATES) if kills >= 200 else 1))  # before the first state, and in each but the last
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, timeout=3500)
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 

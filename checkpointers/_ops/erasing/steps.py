@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from stepvault.checkpointers._ops.erasing.anonymising import Fields, Person, ano
 from stepvault.checkpointers._ops.erasing.items import Items, Theirs
 from stepvault.checkpointers._ops.erasing.naming import unname
 from stepvault.checkpointers._ops.erasing.requests import Request
+from stepvault.checkpointers._ops.erasing.telling import tell
 from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.inbox import decisions, keeping, queries
 from stepvault.checkpointers._ops.spaces import drop_docs, space
@@ -31,9 +31,6 @@ from stepvault.errors import ConfigurationError, HoldError, PlanStaleError
 
 _PAGE = 500
 _THREADS = 1500  # that go together
-_TRIES = 3
-
-logger = logging.getLogger("stepvault")
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,35 +308,7 @@ def _forget_decisions(scope: Scope, mark: bytes) -> Op[int]:
 
 
 def _tell(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
-    """Tell outside systems, each a few times at most; what a killed worker has told may be told again."""
-    for name, hook in eraser.hooks.items():
-        if current.hooks.get(name):
-            continue
-        done = False
-        for _ in range(_TRIES):
-            work = _quietly(hook, list(current.subjects))
-            done = yield Call(work, scope.core.offload(work))
-            if done:
-                break
-        outcome = {name: done}
-
-        def note(present: Request, outcome: dict[str, bool] = outcome) -> Request:
-            return replace(present, hooks={**present.hooks, **outcome})
-
-        current = yield from requests.change(scope, current.id, note)
-    return (yield from _moved(scope, current, "told"))
-
-
-def _quietly(hook: Callable[[list[str]], Any], ids: list[str]) -> Callable[[], bool]:
-    def work() -> bool:
-        try:
-            hook(ids)
-        except Exception as exc:  # whatever it is, it is in the receipt; what it says may name the person
-            logger.warning("An erasure hook failed: %s", type(exc).__name__)
-            return False
-        return True
-
-    return work
+    return (yield from _moved(scope, (yield from tell(scope, eraser.hooks, current)), "told"))
 
 
 def _purge(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:

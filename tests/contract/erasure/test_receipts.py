@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepvault.erasure import commits_to, verify_receipt
-from stepvault.errors import PayloadError, VerifyFailedError
+from stepvault.errors import ConfigurationError, PayloadError, VerifyFailedError
 from stepvault.receipts import verify_receipts
 from tests.contract.building import config, put
 from tests.contract.erasure.test_erasure import erasure_of, filled
@@ -79,6 +79,12 @@ async def test_outside_systems_are_told_and_the_receipt_says_who_was(database: D
     request = await erasure_of(saver, hooks={"crm": flaky, "mail": broken}).aerase("ann")
     assert told == [["ann"]] * 3
     assert request.hooks == request.receipt["receipt"]["hooks"] == {"crm": True, "mail": False}
+
+    async def unheard(ids: list[str]) -> None:
+        raise AssertionError
+
+    with pytest.raises(ConfigurationError, match="'chat' is a coroutine function"):
+        erasure_of(saver, hooks={"chat": unheard})
 
 
 async def test_an_export_names_what_cannot_be_read(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
