@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from stepvault._core.envelope import key_id_of
+from stepvault._core.key_cache import MAX_TTL
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.rows import Loaded
 from stepvault.encryption import Keyring
@@ -272,3 +274,37 @@ async def test_refusals_show_no_content_and_no_keys(database: Database, caplog: 
         assert SECRET not in text
         assert key.hex() not in text
         assert repr(key) not in text
+
+
+async def test_what_a_process_can_do_that_still_holds_a_destroyed_key(database: Database) -> None:
+    """Open what is put back, for a minute; the thread is gone for it as for any other, so it cannot write it on."""
+    one, other = await fresh(database), await fresh(database)
+    head = await filled(one)
+    assert len(await whole(other)) == 2
+    raw = Raw(other)
+    before = await raw.skeleton("t")
+    uid = bytes(before.thread.uid)
+    await one.adelete_thread("t")
+    for saver in (one, other):
+        assert await saver.aget_tuple(config()) is None
+        assert await whole(saver) == []
+    cache = other._core.keys.cache
+    assert cache.get(uid) is not None
+
+    def restored(saver: Any) -> Any:
+        return saver._core.dialect._opened(b"", Loaded(before.thread, list(before.checkpoints)))
+
+    assert (await raw.do(restored(other))).checkpoints
+    with pytest.raises(KeyShreddedError):
+        await Raw(one).do(restored(one))
+
+    await put(other, {"x": 1}, at=head)  # begins another thread, under a key of its own
+    after = await raw.skeleton("t")
+    assert bytes(after.thread.uid) != uid
+    assert key_id_of(after.checkpoints[0].body) != key_id_of(before.checkpoints[0].body)
+    assert len(await whole(one)) == 1
+
+    clock = cache._clock
+    cache._clock = lambda: clock() + MAX_TTL
+    with pytest.raises(KeyShreddedError):
+        await raw.do(restored(other))
