@@ -43,6 +43,8 @@ CORE = {
     ),
     *(f"tests/contract/stores/test_{name}.py" for name in ("items", "batches")),
 }
+# Of what only sealing does, what is the same on a cluster as on one server of it.
+ALIKE = {f"tests/contract/sealed/test_{name}.py" for name in ("changing_over", "every_refusal")}
 ITEMS = "tests/contract/stores/test_items.py"  # of stores, what runs on a cluster, and sealed on servers
 WRITTEN_ONCE = ("tests/contract/", "tests/graphs/")
 
@@ -56,7 +58,7 @@ def _left_out(item: pytest.Item) -> bool:
     if not path.startswith(WRITTEN_ONCE) or path in CORE or "shared" in getattr(item, "fixturenames", ()):
         return False
     if "redis-cluster" in name:
-        return "stores" not in path and "sealed/" not in path
+        return ("stores" not in path and "sealed/" not in path) or path in ALIKE
     if path.startswith("tests/graphs/") and ("sqlite-sync-exit" in name or "sqlite-async-async" in name):
         return True  # each durability, and each mode, is left
     if "sqlite-async" in name and path.startswith("tests/contract/"):

@@ -11,10 +11,12 @@ from stepvault.checkpointers._directions import unseal
 from stepvault.checkpointers._ops import transfer
 from stepvault.errors import StepvaultError
 from tests.contract.building import config, put, whole
-from tests.contract.matrix import Database
+from tests.contract.matrix import Database, RedisDatabase
+from tests.contract.sealed.conftest import params
 from tests.contract.sealed.test_sealing import sealing, unprepared
 
 DIRECTIONS = ("seal", "unseal")
+WITHOUT_LOCKS = [param for param in params() if issubclass(param.values[0], RedisDatabase)]
 
 
 class Died(BaseException):
@@ -110,13 +112,12 @@ async def test_a_death_leaves_nothing_that_others_wait_for(
     assert [info.thread_id for info in await reader.athreads()] == ["t"]
 
 
+@pytest.mark.parametrize("database", WITHOUT_LOCKS, indirect=True)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 async def test_a_pod_that_knows_the_original_does_not_write_it_on_when_the_copy_counts(
     database: Database, direction: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     converter, pod = await begun(database, direction, "t")
-    if converter._core.dialect.inner.locks:
-        pytest.skip("there is no such moment in a transaction")
     head = (await pod.aget_tuple(config("t"))).config
     with monkeypatch.context() as patch:
         dies(converter._core.dialect.inner, "delete", patch)
@@ -127,6 +128,7 @@ async def test_a_pod_that_knows_the_original_does_not_write_it_on_when_the_copy_
     assert [entry.config for entry in await whole(await after(database, direction), "t")] == [late, head]
 
 
+@pytest.mark.parametrize("database", WITHOUT_LOCKS, indirect=True)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("at", ["begin_copy", "finish_copy", "delete"])
 async def test_a_thread_that_is_deleted_meanwhile_stays_deleted(
@@ -134,8 +136,6 @@ async def test_a_thread_that_is_deleted_meanwhile_stays_deleted(
 ) -> None:
     converter, pod = await begun(database, direction, "t", "other")
     inner = converter._core.dialect.inner
-    if inner.locks:
-        pytest.skip("the transaction has it until its end")
     step, deleted = getattr(inner, at), []
 
     def and_it_is_deleted(*args: Any, **options: Any) -> Any:
@@ -174,6 +174,7 @@ async def test_several_that_convert_at_once_share_the_work(database: Database, d
         assert len(await whole(reader, thread)) == 1
 
 
+@pytest.mark.parametrize("database", WITHOUT_LOCKS, indirect=True)
 async def test_a_writer_waits_no_longer_than_it_is_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hold that never ends is an error that names the thread, and nothing is stored."""
     from stepvault._core.rows import Hold
@@ -182,8 +183,6 @@ async def test_a_writer_waits_no_longer_than_it_is_told(database: Database, monk
     saver = await database.saver()
     head = await put(saver, {"x": 1}, at=config("held"))
     dialect, key = saver._core.dialect, saver._scope.key("held")
-    if dialect.locks:
-        pytest.skip("a transaction holds it")
     monkeypatch.setattr(writing, "PATIENCE", 0.1)
     hold = Hold(key, b"somebody", 60.0)
     assert await saver._driver.arun(dialect.hold(hold))
