@@ -145,7 +145,7 @@ async def test_what_another_one_has_converted_is_not_converted_again(vaults: Vau
 
     def late(names: Any) -> Any:
         del inner.whole
-        yield Call(lambda: None, lambda: getattr(theirs, way)(settle=0))
+        yield Call(lambda: getattr(theirs, way[1:])(settle=0), lambda: getattr(theirs, way)(settle=0))
         return (yield from whole(names))
 
     inner.whole = late
