@@ -194,18 +194,22 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
     def _opened(self, names: Names, rows: Iterable[ItemRow]) -> Op[dict[tuple[bytes, bytes], Open]]:
         """What rows hold, by their stored names; those whose key was destroyed are as good as gone."""
         listed = list(rows)
+        owners: dict[bytes, bytes] = {}
         bodies: dict[bytes, list[bytes]] = {}
         for row in listed:
             if not (self.mixed and not is_sealed(row.body)):
-                bodies.setdefault(names.owner(bytes(row.ns)), []).append(row.body)
+                ns = bytes(row.ns)
+                owner = owners.get(ns) or owners.setdefault(ns, names.owner(ns))
+                bodies.setdefault(owner, []).append(row.body)
         sealers = (yield from self.keys.sealers(names.tenant, bodies)) if bodies else {}
         opened = {}
         for row in listed:
+            name = bytes(row.ns), bytes(row.key)
             if self.mixed and not is_sealed(row.body):
-                opened[(bytes(row.ns), bytes(row.key))] = Open(row, "", ())
+                opened[name] = Open(row, "", ())
                 continue
             try:
-                opened[(bytes(row.ns), bytes(row.key))] = opened_row(sealers[names.owner(bytes(row.ns))], row)
+                opened[name] = opened_row(sealers[owners[name[0]]], row)
             except KeyShreddedError:
                 continue
         return opened

@@ -1,0 +1,141 @@
+"""What sealing costs a store: memories put, got and found, sealed and not, on SQLite.
+
+    python -m benchmarks.sealing_stores [--quick]
+
+Contenders take turns, in CPU time; each number is the median of the rounds, and each ratio of the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from langgraph.store.base import PutOp
+from rich.console import Console
+from rich.table import Table
+
+from stepvault import Vault
+from stepvault.encryption import Keyring
+
+DIMS, PEOPLE = 256, 20
+KEYRING = Keyring({"bench": bytes(range(32))})
+CONTENDERS: dict[str, dict[str, Any]] = {
+    "unsealed": {},
+    "sealed": {"keyring": KEYRING},
+    "sealed, names too": {"keyring": KEYRING, "pseudonymise_ids": True},
+}
+WORDS = [f"word{number}" for number in range(2000)]
+
+
+def embed(texts: list[str]) -> list[list[float]]:
+    return [[random.Random(text).random() for _ in range(DIMS)] for text in texts]
+
+
+def value(number: int) -> dict[str, Any]:
+    """A memory of some 300 bytes."""
+    text = " ".join(random.Random(number).choices(WORDS, k=40))
+    return {"text": text, "kind": "fact" if number % 3 else "preference", "n": number}
+
+
+class Contender:
+    """One store, and what is asked of it."""
+
+    def __init__(self, folder: Path, options: dict[str, Any], *, vectors: bool, each: int) -> None:
+        self._path, self._each = folder / "app.db", each
+        folder.mkdir()
+        if vectors:
+            options = {**options, "index": {"dims": DIMS, "embed": embed, "fields": ["text"], "model": "m"}}
+        self._vault = Vault.open(f"sqlite:///{self._path}", **options)
+        self._vault.setup()
+        self._store = self._vault.store
+        self._number = 0
+        for person in range(PEOPLE):
+            self._store.batch([PutOp((f"u{person}", "facts"), f"k{n}", value(n), index=None) for n in range(each)])
+
+    def put(self) -> None:
+        self._number += 1
+        self._store.put((f"u{self._number % PEOPLE}", "facts"), f"k{self._number % self._each}", value(self._number))
+
+    def get(self) -> None:
+        self._number += 1
+        self._store.get((f"u{self._number % PEOPLE}", "facts"), f"k{self._number % self._each}")
+
+    def search(self, **how: Any) -> Callable[[], None]:
+        def do() -> None:
+            self._number += 1
+            self._store.search((f"u{self._number % PEOPLE}",), **how)
+
+        return do
+
+    def size(self) -> float:
+        """Bytes of an item."""
+        self._vault.close()
+        return self._path.stat().st_size / (PEOPLE * self._each)
+
+
+def timed(work: Callable[[], object], count: int) -> float:
+    """Microseconds of CPU for one."""
+    start = time.process_time()
+    for _ in range(count):
+        work()
+    return (time.process_time() - start) / count * 1e6
+
+
+def operations(one: Contender, *, vectors: bool) -> dict[str, tuple[Callable[[], None], int]]:
+    if vectors:
+        return {
+            "put": (one.put, 20),
+            "search by meaning": (one.search(query="word7 word8"), 10),
+        }
+    return {
+        "put": (one.put, 100),
+        "get": (one.get, 300),
+        "search, newest 10": (one.search(), 100),
+        "search, filter": (one.search(filter={"kind": "preference"}), 100),
+        "search, range": (one.search(filter={"n": {"$lt": 5}}, limit=5), 30),
+        "search by words": (one.search(query="word7 word8", mode="text"), 20),
+    }
+
+
+def compared(folder: Path, rounds: int, each: int, *, vectors: bool) -> dict[str, dict[str, list[float]]]:
+    """By operation and contender: each round's time. Sizes are one round."""
+    made = {
+        name: Contender(folder / f"{len(name)}{vectors}", options, vectors=vectors, each=each)
+        for name, options in CONTENDERS.items()
+    }
+    found: dict[str, dict[str, list[float]]] = {}
+    for _ in range(rounds):
+        for name, one in made.items():
+            for what, (work, count) in operations(one, vectors=vectors).items():
+                found.setdefault(what, {}).setdefault(name, []).append(min(timed(work, count) for _ in range(3)))
+    found["bytes of an item"] = {name: [one.size()] for name, one in made.items()}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    table = Table(title=f"Stores of {PEOPLE} people, SQLite, us of CPU")
+    for column in ("", *CONTENDERS):
+        table.add_column(column)
+    with tempfile.TemporaryDirectory() as name:
+        for vectors in (False, True):
+            each = 10 if quick else 50
+            for what, by in compared(Path(name), 2 if quick else 5, each, vectors=vectors).items():
+                cells = []
+                for times in by.values():
+                    ratios = [mine / base for mine, base in zip(times, by["unsealed"], strict=True)]
+                    cells.append(f"{statistics.median(times):,.0f} ({statistics.median(ratios):.2f} x)")
+                table.add_row(f"{what}, vectors of {DIMS}" if vectors and "meaning" not in what else what, *cells)
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()
