@@ -14,7 +14,7 @@ from stepvault._core.plan import Op
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import load, verifying
 from stepvault.checkpointers._ops.changing import change_state
-from stepvault.checkpointers._ops.context import Address, Scope
+from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.expiry import SPACE, db_now, touched, watch, watching
 from stepvault.checkpointers._ops.inbox import pausing
 from stepvault.checkpointers._ops.spaces import space
@@ -57,6 +57,25 @@ def apply_default(scope: Scope, after: Any, limit: int | None) -> Op[tuple[int, 
         at = Address(ThreadKey(scope.tenant, row.thread), b"", None, None)
         done += yield from change_state(scope, at, partial(_given, scope, at, row.updated_at), create=False)
     return done, rows[-1].no if len(rows) == _PAGE else None
+
+
+def standing(scope: Scope, key: ThreadKey) -> Op[State | None]:
+    """The state of a thread."""
+    thread = yield from thread_of(scope, key)
+    return None if thread is None else State.unpack(thread.extents)
+
+
+def inherit(scope: Scope, key: ThreadKey, of: State) -> Op[None]:
+    """Give a copy the time that its original has, unless it has one of its own by now."""
+
+    def change(state: State) -> Op[State]:
+        if state.ttl is not None and (of.ttl_by_default or not state.ttl_by_default):
+            return state
+        if of.expires_at is not None:
+            yield from watch(scope, key, of.expires_at)
+        return replace(state, ttl=of.ttl, expires_at=of.expires_at, ttl_by_default=of.ttl_by_default)
+
+    yield from change_state(scope, Address(key, b"", None, None), change, create=False)
 
 
 def rewatch(scope: Scope, after: Any) -> Op[tuple[int, Any]]:

@@ -24,7 +24,8 @@ from stepvault.ttl import Retention, SweepReport
 
 logger = logging.getLogger("stepvault")
 
-_PAGE = 100
+_PAGE, _FIRST = 100, 25  # threads together
+_LONG = 1.0  # seconds
 _NOTHING = SweepReport(0, 0, 0, timedelta(0), more=False)
 
 
@@ -125,12 +126,12 @@ def _sweep_expired(scope: Scope, limit: int | None, ends: float, *, dry_run: boo
     core = scope.core
     sweep = core.random(12)
     removed = checkpoints = kept = 0
-    after, began = b"", False
+    after, began, portion = b"", False, _FIRST
     while True:
-        now = yield from db_now(core)
-        docs = yield from core.dialect.docs(space(scope, SPACE), b"", after, _PAGE)
+        now, since = (yield from db_now(core)), core.monotonic()
+        docs = yield from core.dialect.docs(space(scope, SPACE), b"", after, portion)
         due = [doc for doc in docs if int.from_bytes(doc.key[:8], "big") <= now]
-        left = _PAGE if limit is None else limit - removed
+        left = portion if limit is None else limit - removed
         more = bool(due) and (left <= 0 or core.monotonic() >= ends)
         if not due or more:
             break
@@ -141,9 +142,15 @@ def _sweep_expired(scope: Scope, limit: int | None, ends: float, *, dry_run: boo
         removed += len(gone)
         checkpoints += sum(gone)
         after = due[:left][-1].key
+        portion = _next_portion(portion, core.monotonic() - since)
     if began and not dry_run:
         yield from remains.done(scope, sweep)
     return SweepReport(removed, checkpoints, kept, timedelta(0), more)
+
+
+def _next_portion(portion: int, took: float) -> int:
+    """How many threads to remove together after so many took so long: threads of any size, locks of about a second."""
+    return min(_PAGE, 2 * portion) if took < _LONG / 2 else portion if took < _LONG else max(1, portion // 4)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from stepvault._core.ids import text_of
 from stepvault._core.plan import Batch, Op, Stmt
 from stepvault._drivers.sqlite import path_of
-from stepvault.checkpointers._ops import measuring, people, sweeping
+from stepvault.checkpointers._ops import measuring, people, refreshing, sweeping
 from stepvault.copying import copy_all
 from stepvault.errors import ConfigurationError, StorageError
 from stepvault.overview import BackupReport, Health, Stats, StatsBy
@@ -156,20 +156,23 @@ def _backup(vault: Vault, url: str) -> BackupReport:
 
 
 def copy_over(source: Vault, target: Vault) -> tuple[int, int]:
-    """Copy threads, with their people, and items of one tenant's view to another; how many of each there were."""
+    """Copy threads, with people and times, and items of one tenant's view to another; how many of each there were."""
     found = copy_all(source.checkpointer, target.checkpointer), copy_all(source.store, target.store)
-    _attribute(source, target)
+    _settle(source, target)
     return found
 
 
-def _attribute(source: Vault, target: Vault) -> None:
-    """Say of copied threads whose they are."""
-    saver, cursor = target.checkpointer, None
+def _settle(source: Vault, target: Vault) -> None:
+    """Say of copied threads whose they are, and how long they live."""
+    origin, saver, cursor = source.checkpointer, target.checkpointer, None
     while True:
         page = source.threads(limit=_PAGE, cursor=cursor)
         for info in page.threads:
             if info.subjects:
                 saver._run(people.attribute(saver._scope, saver._scope.key(info.thread_id), info.subjects))
+            lived = origin._run(refreshing.standing(origin._scope, origin._scope.key(info.thread_id)))
+            if lived is not None and lived.ttl is not None:
+                saver._run(refreshing.inherit(saver._scope, saver._scope.key(info.thread_id), lived))
         if (cursor := page.cursor) is None:
             return
 

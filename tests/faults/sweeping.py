@@ -17,7 +17,7 @@ from typing import Any
 from langgraph.checkpoint.serde.types import INTERRUPT, RESUME
 from langgraph.types import Interrupt
 
-from stepvault.checkpointers._inbox import Inbox
+from stepvault import Vault
 from stepvault.checkpointers._ops import copying, sweeping
 from stepvault.errors import ConfigurationError, ConflictError, ThreadGoneError
 from tests.contract.building import checkpoint, config
@@ -46,10 +46,12 @@ def ask(saver: Any, thread: str, minutes: float) -> str:
     return question.id
 
 
-def fill(saver: Any, count: int) -> None:
+def fill(vault: Vault, count: int) -> None:
+    saver = vault.checkpointer
     for n in range(count):
         put(saver, f"t{n}", MOMENT)
-    Inbox(saver).decide(ask(saver, "asks", MOMENT), MARKER, by="bob")
+    vault.store.put(vault.store.thread_scope("t0"), "note", {"text": MARKER})
+    vault.inbox.decide(ask(saver, "asks", MOMENT), MARKER, by="bob")
     put(saver, "lives", None, "x")
     time.sleep(0.4)
 
@@ -60,19 +62,19 @@ def kill(processes: Processes) -> None:
     while status:
         at += 1
         tenant = f"kill {at}"
-        assert processes.end(processes.start(tenant, lambda saver: fill(saver, 3))) == 0
-        status = processes.end(processes.start(tenant, lambda saver: saver.sweep(), ("before", at)))
+        assert processes.end(processes.start(tenant, lambda vault: fill(vault, 3))) == 0
+        status = processes.end(processes.start(tenant, lambda vault: vault.sweep(), ("before", at)))
         assert status in (0, -signal.SIGKILL)
         print(json.dumps([tenant, status]), flush=True)
 
 
 def many(processes: Processes) -> None:
     """Four that sweep forty threads; how many each removed."""
-    assert processes.end(processes.start("many", lambda saver: fill(saver, 39))) == 0
+    assert processes.end(processes.start("many", lambda vault: fill(vault, 39))) == 0
     reader, writer = os.pipe()
 
-    def sweep(saver: Any) -> None:
-        os.write(writer, f"{saver.sweep().threads}\n".encode())
+    def sweep(vault: Vault) -> None:
+        os.write(writer, f"{vault.sweep().threads}\n".encode())
 
     assert [processes.end(child) for child in [processes.start("many", sweep) for _ in range(4)]] == [0] * 4
     os.close(writer)
@@ -89,13 +91,14 @@ def race(processes: Processes) -> None:
     assert (ended, processes.end(sweeper)) == (0, -signal.SIGKILL)
 
 
-def sweep_on(saver: Any) -> None:
+def sweep_on(vault: Vault) -> None:
     sweeping.MINUTE = 100  # a thread that waits is looked at again after this long
     while True:
-        saver.sweep()
+        vault.checkpointer.sweep()
 
 
-def work(saver: Any) -> None:
+def work(vault: Vault) -> None:
+    saver = vault.checkpointer
     copying.MINUTE = 5_000  # a sweep gives a copy this long to become whole: less, for a test
     met: dict[str, int] = dict.fromkeys(("stored", "seen", "gone", "copied", "refused", "resumed"), 0)
     for n in range(200):
@@ -135,8 +138,8 @@ def resume(saver: Any, thread: str) -> None:
     saver.put_writes(found.config, [(RESUME, ["yes"]), ("a", "yes")], "task")
 
 
-def main(module: str, name: str, url: str, options: str, what: str) -> None:
-    {"kill": kill, "many": many, "race": race}[what](Processes(module, name, url, options))
+def main(url: str, options: str, what: str) -> None:
+    {"kill": kill, "many": many, "race": race}[what](Processes(url, options))
 
 
 if __name__ == "__main__":

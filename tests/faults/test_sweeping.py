@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from stepvault import Vault
 from stepvault.checkpointers._ops import expiry, remains
 from stepvault.checkpointers._ops.doc_marks import SPACES
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.spaces import space
-from tests.contract.matrix import Database, RedisClusterDatabase, matrix
+from tests.contract.matrix import Database, RedisClusterDatabase, SqliteDatabase, matrix
 from tests.faults.sweeping import MARKER
 
 SETTINGS = [param for param in matrix(("sync",)) if param.values[0][0] is not RedisClusterDatabase]
@@ -27,52 +30,63 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remains, "GRACE", 0)
 
 
+def url_of(database: Database) -> str:
+    return f"sqlite:///{database.url}" if isinstance(database, SqliteDatabase) else database.url
+
+
 def told(database: Database, what: str, **ttl: Any) -> list[Any]:
     options = json.dumps({**database.options, "ttl": ttl})
-    words = [sys.executable, "-m", "tests.faults.sweeping", database.module, database.saver_class, database.url]
-    done = subprocess.run([*words, options, what], check=True, stdout=subprocess.PIPE, text=True, timeout=300)
+    words = [sys.executable, "-m", "tests.faults.sweeping", url_of(database), options, what]
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, timeout=300)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def left(saver: Any, name: str = expiry.SPACE) -> int:
+@contextlib.contextmanager
+def opened(database: Database, tenant: str, **ttl: Any) -> Iterator[Vault]:
+    """What the processes worked on."""
+    with Vault.open(url_of(database), ttl=ttl, **database.options) as vault:
+        yield vault.for_tenant(tenant) if tenant else vault
+
+
+def left(vault: Vault, name: str = expiry.SPACE) -> int:
+    saver = vault.checkpointer
     docs = saver._run(saver._scope.core.dialect.docs(space(saver._scope, name), b"", b"", 100))
     return len([doc for doc in docs if doc.key != index.COUNTER])
 
 
 @everywhere
 async def test_a_sweep_that_is_killed_is_taken_up_by_the_next(database: Database, alone: None) -> None:
-    raw = await database.raw(ttl={"pin_interrupted": False})
-    killed = [(tenant, status) for tenant, status in told(database, "kill", pin_interrupted=False) if status]
+    killed = [tenant for tenant, status in told(database, "kill", pin_interrupted=False) if status]
     assert len(killed) >= 12
-    for tenant, _ in killed:
-        saver = raw.for_tenant(tenant)
-        saver.sweep()
-        assert [thread.thread_id for thread in saver.threads()] == ["lives"], tenant
-        saver.delete_thread("lives")
-        assert {name: left(saver, name) for name in SPACES if left(saver, name)} == {}, tenant
+    with opened(database, "", pin_interrupted=False) as whole:
+        whole.sweep()
+        for tenant in killed:
+            vault = whole.for_tenant(tenant)
+            assert [thread.thread_id for thread in vault.threads()] == ["lives"], tenant
+            vault.checkpointer.delete_thread("lives")
+            assert {name: left(vault, name) for name in SPACES if left(vault, name)} == {}, tenant
+            assert vault.store.search(("thread_scope",)) == [], tenant
     assert MARKER.encode() not in database.content()
 
 
 @everywhere
 async def test_many_sweep_at_once_and_each_thread_goes_once(database: Database) -> None:
-    raw = await database.raw(ttl={"pin_interrupted": False})
     (removed,) = told(database, "many", pin_interrupted=False)
     assert sum(removed) == 40
-    saver = raw.for_tenant("many")
-    assert [thread.thread_id for thread in saver.threads()] == ["lives"]
-    saver.sweep()
-    assert left(saver) == 0
+    with opened(database, "many", pin_interrupted=False) as vault:
+        assert [thread.thread_id for thread in vault.threads()] == ["lives"]
+        vault.sweep()
+        assert left(vault) == 0
 
 
 @everywhere
 async def test_whoever_meets_a_sweep_finds_whole_threads_or_none(database: Database, alone: None) -> None:
-    raw = await database.raw()
     (met,) = told(database, "race")
     assert met["stored"] > 100
     assert met["resumed"] == 2
-    saver = raw.for_tenant("race")
-    while left(saver):
-        saver.sweep()
-        time.sleep(0.02)
-    assert list(saver.threads()) == []
-    assert list(saver.list(None)) == []
+    with opened(database, "race") as vault:
+        while left(vault):
+            vault.sweep()
+            time.sleep(0.02)
+        assert list(vault.threads()) == []
+        assert list(vault.checkpointer.list(None)) == []

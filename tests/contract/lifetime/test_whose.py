@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stepvault import Vault
+from stepvault._upkeep import copy_over
 from stepvault.checkpointers._ops import expiry
 from stepvault.checkpointers._ops.spaces import drop_docs
 from stepvault.errors import ConfigurationError
-from tests.contract.building import config, put
+from tests.contract.building import checkpoint, config, put
 from tests.contract.lifetime.building import docs_left, later
 from tests.contract.matrix import Database
 
@@ -80,3 +83,24 @@ async def test_deadlines_that_the_database_lost_are_put_back(database: Database)
     assert (await saver.asweep()).threads == 0
     assert await saver.arebuild_deadlines() == 1
     assert (await saver.asweep()).threads == 1
+
+
+def test_copies_keep_their_time(tmp_path: Path) -> None:
+    """A backup is no place to live for ever; its tables are made by a saver that knows of no time."""
+    with (
+        Vault.open(f"sqlite:///{tmp_path}/a.db", ttl={"default_ttl": 30}) as source,
+        Vault.open(f"sqlite:///{tmp_path}/b.db") as copy,
+        Vault.open(f"sqlite:///{tmp_path}/c.db", ttl={"default_ttl": 5}) as other,
+    ):
+        for name, more in (("by default", {}), ("told", {"stepvault_ttl": 10}), ("lasts", {"stepvault_ttl": None})):
+            made = checkpoint({"a": 1})
+            source.checkpointer.put(config(name, **more), made, {"step": 0}, made["channel_versions"])
+        at = {thread.thread_id: thread.expires_at for thread in source.threads()}
+        for target in (copy, other):
+            copy_over(source, target)
+        assert {thread.thread_id: thread.expires_at for thread in copy.threads()} == at
+        there = {thread.thread_id: thread.expires_at for thread in other.threads()}
+        assert there.pop("by default") != at.pop("by default")
+        assert there == at
+        later(copy.checkpointer, 31)
+        assert copy.sweep().threads == 2
