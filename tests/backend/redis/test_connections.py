@@ -26,6 +26,7 @@ from stepvault.errors import (
     StorageUnavailableError,
 )
 from tests.backend.redis.building import checkpoint, config, ids, put
+from tests.contract.lifetime.building import later
 from tests.processes import wait_until
 from tests.servers import Redis62, RedisCluster, RedisSentinel, Valkey
 
@@ -279,6 +280,17 @@ def test_prefixes_do_not_meet(valkey_server: Any, client: redis.Redis) -> None:
         a.delete_for_runs(["r"])
         assert (len(a.threads()), len(b.threads())) == (0, 1)
         b.delete_thread("u")
+        assert client.keys() == []
+
+
+def test_a_sweep_finds_tenants_that_were_lost(valkey_server: Any, client: redis.Redis) -> None:
+    with RedisSaver(valkey_server.url, ttl={"default_ttl": 60}) as saver:
+        put(saver.for_tenant("acme"), "t", 1)
+        client.delete(*client.keys("*:ix:*"))
+        later(saver, 61)
+        assert saver.sweep().threads == 0
+        saver.rebuild_indexes()
+        assert [saver.sweep().threads for _ in range(2)] == [1, 0]
         assert client.keys() == []
 
 
