@@ -11,6 +11,7 @@ from stepvault._core.people import named_in
 from stepvault._core.plan import Call, Op
 
 _PAGE = 500
+_NAMES = 10_000  # namespaces of a page: stores list all of them for each
 Theirs: TypeAlias = "Callable[[str], bool]"  # whether an id is one of the person's
 
 
@@ -76,10 +77,10 @@ class Items:
         found: list[tuple[str, ...]] = []
         at = 0
         while self.store is not None:
-            page = yield from self._call("list_namespaces", limit=_PAGE, offset=at)
+            page = yield from self._call("list_namespaces", limit=_NAMES, offset=at)
             found += [tuple(namespace) for namespace in page if self._is_theirs(tuple(namespace), theirs)]
             at += len(page)
-            if len(page) < _PAGE:
+            if len(page) < _NAMES:
                 break
         return found
 
@@ -126,10 +127,10 @@ class Items:
             return None if self.store is not None else 0
         count = at = 0
         while True:
-            page = yield from self._call("list_namespaces", limit=_PAGE, offset=at)
+            page = yield from self._call("list_namespaces", limit=_NAMES, offset=at)
             count += sum(not self._is_theirs(tuple(namespace), lambda _: True) for namespace in page)
             at += len(page)
-            if len(page) < _PAGE:
+            if len(page) < _NAMES:
                 return count
 
     def _is_theirs(self, namespace: tuple[str, ...], theirs: Theirs) -> bool:
