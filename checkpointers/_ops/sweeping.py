@@ -49,7 +49,7 @@ def sweep(
     core = scope.core
     began = core.monotonic()
     ends = float("inf") if seconds is None else began + seconds
-    report = _NOTHING
+    report, ruled = _NOTHING, (yield from every(scope, all_tenants))
     for one in (yield from swept(scope)):
         left = None if limit is None else limit - report.threads
         report = _sum(report, (yield from _sweep_expired(one, left, ends, dry_run=dry_run)))
@@ -59,7 +59,7 @@ def sweep(
         if report.more:
             break
     if core.retention is not None:
-        for one in (yield from every(scope, all_tenants)):
+        for one in ruled:
             if not report.more:
                 report = yield from _trim_all(one, core.retention, report, ends, dry_run=dry_run)
     if not dry_run and (report.threads or report.trimmed):

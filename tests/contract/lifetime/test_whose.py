@@ -66,7 +66,7 @@ async def test_rules_are_for_one_tenant_unless_told_otherwise(database: Database
 
 
 async def test_one_tenant_has_no_say_over_others(database: Database) -> None:
-    saver = (await database.saver(ttl={"default_ttl": 30}, retention={"keep_last": 1})).for_tenant("one")
+    saver = (await database.saver(ttl={"default_ttl": 30})).for_tenant("one")
     for refused in (saver.asweep, saver.aapply_ttl):
         with pytest.raises(ConfigurationError, match="all_tenants"):
             await refused(all_tenants=True)
