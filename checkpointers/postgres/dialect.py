@@ -42,6 +42,7 @@ from stepvault.erasure import PurgeStep
 
 _BEYOND = b"\xff"  # above every checkpoint id: those begin with 0 or 1
 _LAST = 2**63 - 1
+_TOGETHER = 20_000  # checkpoints that one transaction removes with their threads
 
 
 class PostgresDialect(Locking):
@@ -246,9 +247,22 @@ class PostgresDialect(Locking):
         return Deleted(count, uid, [Note(*row[2:]) for row in rows if row[2] is not None])
 
     def delete_all(self, threads: Sequence[tuple[ThreadKey, ThreadRow]]) -> Op[list[Deleted | None]]:
+        """In transactions of bounded size: a statement that takes long ends by its timeout, and never comes further."""
         if not threads:
             return []
-        args = {"numbers": [Int8(row.no) for _, row in threads], "revs": [row.rev for _, row in threads]}
+        sizes = dict((yield from self._ask("sizes", numbers=[Int8(row.no) for _, row in threads])))
+        found: list[Deleted | None] = []
+        while len(found) < len(threads):
+            end = first = len(found)
+            total = 0
+            while end < len(threads) and (end == first or total + sizes[threads[end][1].no] <= _TOGETHER):
+                total += sizes[threads[end][1].no]
+                end += 1
+            found += yield from self._delete_together([row for _, row in threads[first:end]])
+        return found
+
+    def _delete_together(self, threads: Sequence[ThreadRow]) -> Op[list[Deleted | None]]:
+        args = {"numbers": [Int8(row.no) for row in threads], "revs": [row.rev for row in threads]}
         lock = self._stmt("lock_threads_at", **args)
         replies = yield Batch([Stmt(lock.sql, lock.args, guard=True), self._stmt("delete_threads", **args)], retry=True)
         gone: dict[int, tuple[int, bytes, list[Note]]] = {}
@@ -256,7 +270,7 @@ class PostgresDialect(Locking):
             notes = gone.setdefault(no, (count, uid, []))[2]
             if key is not None:
                 notes.append(Note(key, body))
-        return [Deleted(*gone[row.no]) if row.no in gone else None for _, row in threads]
+        return [Deleted(*gone[row.no]) if row.no in gone else None for row in threads]
 
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         assert guard.thread is not None

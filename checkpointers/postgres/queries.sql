@@ -307,6 +307,9 @@ WITH h AS (DELETE FROM {thread} WHERE tenant = %(tenant)s AND thread = %(thread)
 SELECT (SELECT count(*) FROM c), h.uid, o.key, o.body FROM h LEFT JOIN o ON true ORDER BY o.key
 
 -- Several at once. The rows of threads are found by number, whatever the planner believes of the tables.
+-- name: sizes
+SELECT x.no, (SELECT count(*) FROM {checkpoint} c WHERE c.t = x.no) FROM unnest(%(numbers)s::bigint[]) x(no)
+
 -- name: lock_threads_at
 SELECT t.no FROM {thread} t JOIN unnest(%(numbers)s::bigint[], %(revs)s::bytea[]) x(no, rev)
     ON t.no = x.no AND t.rev = x.rev

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from stepvault.checkpointers.postgres import dialect as postgres_dialect
+from stepvault.checkpointers.sqlite import removing
 from stepvault.errors import ConfigurationError
 from tests.contract.building import config, id_of, ids, listed, new_id, put, whole
 from tests.contract.matrix import Database
@@ -255,6 +257,30 @@ async def test_threads_go_together_but_one_that_was_written_meanwhile_stays(data
     assert len(await ids(called, config("moved"))) == 4
     assert await _run(database, saver, scope.core.dialect.delete_all(rows)) == [None, None, None]
     assert b"second" not in database.content()
+
+
+async def test_threads_that_are_many_together_go_in_several_transactions(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limited in (removing, postgres_dialect):
+        monkeypatch.setattr(limited, "_TOGETHER", 9)
+    saver = await database.raw()
+    called = database.under_async_names(saver)
+    for name in ("a", "b", "c", "d"):
+        await grow(called, name)
+    await grow(called, "long", steps=12)
+    scope = saver._scope
+    keys = [scope.key(name) for name in ("d", "long", "a", "c", "b")]
+    rows = [
+        (key, row)
+        for key, (row, _) in zip(keys, await _run(database, saver, _rows(scope, keys)), strict=True)
+        if row is not None
+    ]
+
+    removed = await _run(database, saver, scope.core.dialect.delete_all(rows))
+
+    assert [found.checkpoints for found in removed] == [4, 12, 4, 4, 4]
+    assert not await listed(called, None)
 
 
 async def _run(database: Database, saver: Any, op: Any) -> Any:
