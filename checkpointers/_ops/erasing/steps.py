@@ -30,7 +30,7 @@ from stepvault.erasure import STATES, ErasurePlan, PurgeStep, check_signing
 from stepvault.errors import ConfigurationError, HoldError, PlanStaleError
 
 _PAGE = 500
-_THREADS = 1500  # that go together
+_THREADS = 1000  # that go together
 
 
 @dataclass(frozen=True, slots=True)
