@@ -10,6 +10,7 @@ from stepvault.errors import StorageError
 
 # SQLite moves rows between pages, and does not clear the space that they leave behind.
 _OVERWRITTEN = "content is overwritten in the file as it is deleted, but not where it stood before SQLite moved it"
+_NOT_ASKED = "not asked for: vacuum=True rewrites the file, locked, and with it what SQLite left behind"
 _INCREMENTAL = 2  # of PRAGMA auto_vacuum
 _VACUUM_SLICE: LiteralString = "PRAGMA incremental_vacuum(2000)"  # pages: a short write lock each
 _SLICES = 500
@@ -19,11 +20,8 @@ class Purging:
     """See `Dialect`."""
 
     def purge(self, *, rewrite: bool = False) -> Op[list[PurgeStep]]:
-        steps = [
-            PurgeStep("sqlite secure_delete", True, _OVERWRITTEN),
-        ]
-        if rewrite:
-            steps.append((yield from self._vacuum()))
+        steps = [PurgeStep("sqlite secure_delete", True, _OVERWRITTEN)]
+        steps.append((yield from self._vacuum()) if rewrite else PurgeStep("sqlite VACUUM", False, _NOT_ASKED))
         yield from self.reclaim()
         (rows,) = yield Batch([Stmt("PRAGMA wal_checkpoint(TRUNCATE)")], outside=True)
         emptied = bool(rows) and rows[0][0] == 0

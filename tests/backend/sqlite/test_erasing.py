@@ -75,6 +75,7 @@ def test_nothing_of_a_person_is_left_in_the_files(vault: Vault, file: Path) -> N
     request = vault.erasure.erase("ann")
     assert {step.name: step.done for step in request.purge} == {
         "sqlite secure_delete": True,
+        "sqlite VACUUM": False,  # not asked for
         "sqlite wal_checkpoint(TRUNCATE)": True,
         "backups, snapshots, replicas and free blocks of the disk": False,
     }
