@@ -21,8 +21,10 @@ from typer.testing import CliRunner
 from stepvault import Vault
 from stepvault.cli.app import app
 from stepvault.copying import acopy_all, copy_all
+from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError
 from tests.contract.building import checkpoint, config
+from tests.contract.lifetime.building import later
 
 
 def ask(state: MessagesState) -> Any:
@@ -98,6 +100,20 @@ async def test_what_only_async_savers_read(tmp_path: Path) -> None:
             await acopy_all(saver, memory)
 
 
+async def test_to_be_copied_is_no_activity(tmp_path: Path) -> None:
+    async with (
+        Vault.open(f"sqlite:///{tmp_path}/a.db", ttl={"default_ttl": 30}) as source,
+        Vault.open(f"sqlite:///{tmp_path}/b.db") as target,
+    ):
+        made = checkpoint({"a": 1})
+        source.checkpointer.put(config("t"), made, {"step": 0}, made["channel_versions"])
+        later(source.checkpointer, 20)
+        (before,) = source.threads()
+        assert copy_all(source.checkpointer, target.checkpointer) == 1
+        assert await acopy_all(source.checkpointer, target.checkpointer) == 1
+        assert [thread.expires_at for thread in source.threads()] == [before.expires_at]
+
+
 def test_memory_does_not_grow_with_a_history(tmp_path: Path) -> None:
     with OfficialSqlite.from_conn_string(f"{tmp_path}/theirs.db") as saver, Vault.open("sqlite:///") as vault:
         peaks = []
@@ -139,3 +155,16 @@ def test_a_command_takes_over_nothing(tmp_path: Path) -> None:
     for wrong in ("redis://localhost:1/0", f"sqlite:///{tmp_path}/missing.db"):
         done = CliRunner().invoke(app, ["--url", ours, "adopt", wrong])
         assert isinstance(done.exception, ConfigurationError)
+
+
+def test_it_keeps_keys_where_the_app_has_them(tmp_path: Path) -> None:
+    theirs, ours, kept = (f"sqlite:///{tmp_path}/{name}.db" for name in ("theirs", "ours", "keys"))
+    with OfficialSqlite.from_conn_string(f"{tmp_path}/theirs.db") as saver:
+        GRAPH.compile(checkpointer=saver).invoke({"messages": [("user", "hi")]}, config("t"))
+    keyring = Keyring.generate()
+    keyring.to_file(tmp_path / "keyfile")
+    options = ("--url", ours, "--keyfile", str(tmp_path / "keyfile"), "--keys-url", kept)
+    done = CliRunner().invoke(app, [*options, "adopt", theirs])
+    assert done.exit_code == 0, done.exception
+    with Vault.open(ours, keyring=keyring, keys_url=kept) as vault:
+        assert [thread.thread_id for thread in vault.threads()] == ["t"]

@@ -30,7 +30,6 @@ from stepvault.errors import ConfigurationError, SubjectErasedError
 PREFIX = SUBJECT
 SUBJECTS, TOMBSTONES, DECIDERS = "subjects", "tombstones", "deciders"
 NOBODY: Sequence[Note] = ()
-_PAGE = 200
 
 
 class Joined(NamedTuple):
@@ -132,12 +131,6 @@ def of_thread(scope: Scope, thread: ThreadRow) -> Op[tuple[str, ...]]:
     """The names of a thread's subjects."""
     notes = yield from scope.core.dialect.notes(thread, PREFIX)
     return tuple(scope.native.loads(note.body) for note in notes if note.body)
-
-
-def threads_of(scope: Scope, subject: str, after: bytes = b"", limit: int = _PAGE) -> Op[list[tuple[bytes, ThreadKey]]]:
-    """Hints to the threads of a person, each with its doc key; verify them with the thread's state."""
-    docs = yield from scope.core.dialect.docs(space(scope, SUBJECTS), token(scope, subject), after, limit)
-    return [(doc.key, ThreadKey(scope.tenant, ormsgpack.unpackb(doc.body)[1])) for doc in docs]
 
 
 class Left(NamedTuple):

@@ -87,16 +87,25 @@ def swept(scope: Scope) -> Op[list[Scope]]:
     return [replace(scope, tenant=tenant) for tenant in ordered[at:] + ordered[:at]]
 
 
+def check_view(scope: Scope, all_tenants: bool) -> None:
+    """Refuse a view of one tenant the tenants of others.
+
+    Raises:
+        ConfigurationError: The view is of one tenant.
+    """
+    if all_tenants and scope.tenant:
+        raise ConfigurationError("all_tenants=True is for a saver or vault without a tenant; this is a tenant's own.")
+
+
 def every(scope: Scope, all_tenants: bool) -> Op[list[Scope]]:
     """This view, or a view of each tenant that has threads.
 
     Raises:
-        ConfigurationError: The view is of one tenant and may not look at others.
+        ConfigurationError: See `check_view`.
     """
+    check_view(scope, all_tenants)
     if not all_tenants:
         return [scope]
-    if scope.tenant:
-        raise ConfigurationError("all_tenants=True is for a saver or vault without a tenant; this is a tenant's own.")
     tenants = yield from scope.core.dialect.tenants()
     return [replace(scope, tenant=tenant) for tenant in sorted({scope.tenant, *tenants})]
 
@@ -160,13 +169,16 @@ class _Page:
     expired: list[tuple[Doc, ThreadKey, ThreadRow]] = field(default_factory=list)
     living: list[tuple[Doc, ThreadKey, int | None]] = field(default_factory=list)  # when to look again, if ever
     missing: list[tuple[Doc, ThreadKey]] = field(default_factory=list)
+    spare: list[Doc] = field(default_factory=list)  # of threads that another doc of the page has named
 
 
 def _looked_up(scope: Scope, docs: Sequence[Doc], now: int) -> Op[_Page]:
-    page = _Page()
-    keys = [ThreadKey(scope.tenant, doc.body) for doc in docs]
-    found = yield from scope.core.dialect.notes_at([(key, b"") for key in keys])
-    for doc, key, (thread, _) in zip(docs, keys, found, strict=True):
+    page, first = _Page(), dict[ThreadKey, Doc]()
+    for doc in docs:
+        if first.setdefault(ThreadKey(scope.tenant, doc.body), doc) is not doc:
+            page.spare.append(doc)
+    found = yield from scope.core.dialect.notes_at([(key, b"") for key in first])
+    for (key, doc), (thread, _) in zip(first.items(), found, strict=True):
         if thread is None:
             page.missing.append((doc, key))
             continue
@@ -193,7 +205,8 @@ def _counted(scope: Scope, page: _Page) -> Op[list[int]]:
 def _cleared(scope: Scope, page: _Page, sweep: bytes, now: int) -> Op[list[int]]:
     """Remove what has expired; how many checkpoints each had that this sweep removed.
 
-    What led here is dropped last: who is killed before has left it to the next.
+    What led here is dropped last: who is killed before has left it to the next. So is what led to a thread that was
+    written or removed at this very moment.
     """
     if page.missing:  # whoever removed them may have been killed before their memory
         yield from reads.forget_all(scope, [(key, ()) for _, key in page.missing])
@@ -203,24 +216,10 @@ def _cleared(scope: Scope, page: _Page, sweep: bytes, now: int) -> Op[list[int]]
     removed: list[int | None] = []
     if page.expired:
         yield from remains.note(scope, sweep, [key for _, key, _ in page.expired], now)
-        removed = yield from _removed(scope, [(key, thread) for _, key, thread in page.expired])
-    served = [doc.key for doc, _ in page.missing] + [doc.key for doc, _, _ in page.living]
+        going = [(key, thread) for _, key, thread in page.expired]
+        removed = (yield from keeping.delete_all(scope, going)).checkpoints
+    served = [doc.key for doc in page.spare]
+    served += [doc.key for doc, _ in page.missing] + [doc.key for doc, _, _ in page.living]
     served += [doc.key for (doc, _, _), count in zip(page.expired, removed, strict=True) if count is not None]
     yield from drop_docs(scope, SPACE, served)
     return [count for count in removed if count is not None]
-
-
-def _removed(scope: Scope, threads: Sequence[tuple[ThreadKey, ThreadRow]]) -> Op[list[int | None]]:
-    """Remove threads together, and by themselves those that are too large for that.
-
-    None for those that were written or removed at this very moment; the next sweep looks again.
-    """
-    removed = yield from keeping.delete_all(scope, threads)
-    stayed = [place for place, count in enumerate(removed) if count is None]
-    if stayed:
-        found = yield from scope.core.dialect.notes_at([(threads[place][0], b"") for place in stayed])
-        for place, (thread, _) in zip(stayed, found, strict=True):
-            key, before = threads[place]
-            if thread is not None and thread.rev == before.rev:
-                removed[place] = yield from keeping.delete(scope, key, before.rev)
-    return removed

@@ -49,9 +49,8 @@ class Documents:
             words += (low, high, expected, change.expected or b"", member)
         script = Script("write_docs", (self.keys.space(space),), tuple(words))
         listing = self._listing(space) if any(change.body is not None for change in changes) else []
-        replies = yield Batch(
-            [*listing, script, *listing], durable=durable
-        )  # again: a sweep may have just taken it out
+        # Listed again after it: a sweep may have just found the space empty.
+        replies = yield Batch([*listing, script, *listing], durable=durable)
         return bool(replies[len(listing)])
 
     def _listing(self, space: bytes) -> list[Command]:

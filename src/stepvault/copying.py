@@ -12,6 +12,7 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.store.base import BaseStore
 
+from stepvault.checkpointers._saver import BaseSaver
 from stepvault.errors import ConfigurationError
 
 _PAGE = 500
@@ -93,11 +94,19 @@ def _threads(
     for count, (thread_id, places) in enumerate(threads.items(), 1):
         for checkpoint_id, ns in sorted(places):  # the oldest first
             at = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}
-            entry = yield _Ask(source, "get_tuple", ({"configurable": at},))
-            if entry is not None:  # not removed since
+            for entry in (yield from _read(source, {"configurable": at})):
                 yield from _checkpoint(entry, target)
         progress(count)
     return len(threads)
+
+
+def _read(source: BaseCheckpointSaver[Any], at: Any) -> Generator[_Ask, Any, list[CheckpointTuple]]:
+    """One checkpoint, unless it was removed since."""
+    if isinstance(source, BaseSaver):  # for which `get_tuple` is activity, and would move the deadline of the thread
+        found: list[CheckpointTuple] = yield _Ask(source, "list", (at,), {"limit": 1}, keep=lambda entry: entry)
+        return found
+    entry = yield _Ask(source, "get_tuple", (at,))
+    return [] if entry is None else [entry]
 
 
 def _place(entry: CheckpointTuple) -> tuple[str, Place]:

@@ -25,7 +25,7 @@ from stepvault.checkpointers._ops.load import metadata_of
 
 def unname(scope: Scope, key: ThreadKey, thread: ThreadRow, ids: Collection[str]) -> Op[bool]:
     """Take a person's ids out of the metadata; whether the thread is another than it was read, so or by somebody."""
-    once = _once(scope, key, thread, ids)
+    once = _once(scope, key, thread, set(ids) - {ERASED})  # which a name is replaced by, and cannot be
     changed = (yield Atomic(_locked(scope, key, once), "write")) if scope.core.dialect.locks else (yield from once)
     scope.core.knowledge.forget(key)
     return bool(changed)

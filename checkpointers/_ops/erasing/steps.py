@@ -215,7 +215,7 @@ def _delete_page(
     going = [(key, row) for key, row in rows.items() if row is not None and _choice(current, mark, row) == "erase"]
     gone = [key for key, row in rows.items() if row is None]  # and its memory, unless somebody was killed in between
     yield from eraser.items.shred_scopes([text_of(key.thread) for key in (*gone, *(key for key, _ in going))])
-    removed = yield from keeping.remove_all(scope, going, led_by=mark)
+    removed = yield from keeping.delete_all(scope, going, led_by=mark)
     done = {key: count for (key, _), count in zip(going, removed.checkpoints, strict=True) if count is not None}
     items = yield from eraser.items.delete_scopes([text_of(key.thread) for key in (*gone, *done)])
     counts.update(threads=len(done), checkpoints=sum(done.values()), items=items + removed.items)

@@ -43,15 +43,8 @@ class Removed(NamedTuple):
     items: int
 
 
-def delete_all(
-    scope: Scope, threads: Sequence[tuple[ThreadKey, ThreadRow]], *, led_by: bytes = b""
-) -> Op[list[int | None]]:
-    """Remove threads that still stand as they were read, as `delete` does; None for those that stay."""
-    return (yield from remove_all(scope, threads, led_by=led_by)).checkpoints
-
-
-def remove_all(scope: Scope, threads: Sequence[tuple[ThreadKey, ThreadRow]], *, led_by: bytes = b"") -> Op[Removed]:
-    """The same; also says how much memory went with them, where a store is beside."""
+def delete_all(scope: Scope, threads: Sequence[tuple[ThreadKey, ThreadRow]], *, led_by: bytes = b"") -> Op[Removed]:
+    """Remove threads that still stand as they were read, as `delete` does."""
     if not threads:
         return Removed([], 0)
     found = yield from scope.core.dialect.delete_all(threads)

@@ -35,7 +35,7 @@ def adopt(
     if (source := source or url) is None:
         raise ConfigurationError("Name a database: --url sqlite:///file.db or postgresql://...")
     with cli.working("adopting") as told, _official(source) as (saver, store):
-        vault = cli.open_at(context, url)
+        vault = cli.open_vault(context, new=True)
         vault.setup()
 
         def so_far(what: str) -> Any:

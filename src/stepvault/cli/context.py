@@ -46,7 +46,10 @@ class Settings:
 
 def pattern_of(text: str) -> tuple[str, ...]:
     """The labels of a pattern: `users/u-{subject}`, or a JSON array where a label has a slash or a space."""
-    labels = json.loads(text) if text.startswith("[") else text.split("/")
+    try:
+        labels = json.loads(text) if text.startswith("[") else text.split("/")
+    except ValueError as exc:
+        raise typer.BadParameter(f"this is no JSON array of labels: {text}") from exc
     if HOLE not in "".join(map(str, labels)) or not all(isinstance(label, str) and label for label in labels):
         raise typer.BadParameter(f"a subject pattern is labels with {HOLE} in one of them, such as users/u-{HOLE}")
     return tuple(labels)
@@ -59,14 +62,15 @@ def settings_of(context: typer.Context) -> Settings:
     return found
 
 
-def open_vault(context: typer.Context, **options: Any) -> Vault:
-    """The vault to work on, with the app's classes registered if `--app` names it."""
+def open_vault(context: typer.Context, *, new: bool = False, **options: Any) -> Vault:
+    """The vault to work on, with the app's classes registered if `--app` names it; `new`: it need not be there yet."""
     settings = settings_of(context)
     if settings.keys_url is not None:
         options["keys_url"] = settings.keys_url
     if settings.subject_patterns is not None:
         options["subject_patterns"] = settings.subject_patterns
-    _check_is_there(settings.url or os.environ.get("STEPVAULT_URL", ""))
+    if not new:
+        _check_is_there(settings.url or os.environ.get("STEPVAULT_URL", ""))
     return open_at(context, settings.url, **options)
 
 

@@ -123,6 +123,15 @@ async def test_who_comes_back_starts_clean(vaults: Vaults) -> None:
     assert len({request.id for request in (first, second)}) == 2
 
 
+async def test_who_is_called_like_the_erased_can_leave_a_thread(vaults: Vaults) -> None:
+    vault = vaults.open()
+    for person in ("[erased]", "bob"):
+        put(vault, "both", user_id=person)
+    request = await vaults.named(vault.erasure).aerase("[erased]")
+    assert (request.state, request.counts) == ("receipted", {"shared": 1})
+    assert [thread.subjects for thread in vault.threads()] == [("bob",)]
+
+
 async def test_what_another_process_has_cached_is_not_served(vaults: Vaults) -> None:
     """Its knowledge of threads, its decoded rows and its unwrapped keys are fresh; the rows are gone."""
     vault, other = vaults.open(), vaults.open()

@@ -85,6 +85,32 @@ async def test_deadlines_that_the_database_lost_are_put_back(database: Database)
     assert (await saver.asweep()).threads == 1
 
 
+async def test_a_thread_that_several_deadlines_name_is_counted_once(database: Database) -> None:
+    saver = await database.saver(ttl={"default_ttl": 30})
+    at = await put(saver, {"a": 1})
+    later(saver, 10)
+    await put(saver, {"a": 2}, at=at)
+    await saver.arebuild_deadlines()  # beside what the first put said
+    later(saver, 31)
+    for dry_run in (True, False):
+        report = await saver.asweep(dry_run=dry_run)
+        assert (report.threads, report.checkpoints, report.more) == (1, 2, False)
+    assert await docs_left(saver) == []
+
+
+async def test_a_tenants_vault_removes_nothing_when_it_is_refused_the_others(tmp_path: Path) -> None:
+    async with Vault.open(f"sqlite:///{tmp_path}/a.db") as vault:
+        vault.store.put(("a",), "k", {"n": 1}, ttl=0.001)
+        while not vault.sweep(dry_run=True).items:
+            await asyncio.sleep(0.01)
+        view = vault.for_tenant("one")
+        with pytest.raises(ConfigurationError, match="all_tenants"):
+            view.sweep(all_tenants=True)
+        with pytest.raises(ConfigurationError, match="all_tenants"):
+            await view.asweep(all_tenants=True)
+        assert vault.sweep().items == 1
+
+
 def test_copies_keep_their_time(tmp_path: Path) -> None:
     """A backup is no place to live for ever; its tables are made by a saver that knows of no time."""
     with (
