@@ -93,14 +93,15 @@ class ExpiringSaver(CompactingSaver):
         """
         done = 0
         for scope in self._run(sweeping.every(self._scope, all_tenants)):
-            at: list[Any] = [None]
-            while at:
+            after: Any = None
+            while True:
                 left = None if limit is None else limit - done
-                count, after = self._run(refreshing.apply_default(scope, at.pop(), left))
+                count, after = self._run(refreshing.apply_default(scope, after, left))
                 done += count
-                at += [] if after is None else [after]
                 if progress is not None:
                     progress(done)
+                if after is None:
+                    break
         return done
 
     async def aapply_ttl(
@@ -109,14 +110,15 @@ class ExpiringSaver(CompactingSaver):
         """Async version of `apply_ttl`."""
         done = 0
         for scope in await self._arun(sweeping.every(self._scope, all_tenants)):
-            at: list[Any] = [None]
-            while at:
+            after: Any = None
+            while True:
                 left = None if limit is None else limit - done
-                count, after = await self._arun(refreshing.apply_default(scope, at.pop(), left))
+                count, after = await self._arun(refreshing.apply_default(scope, after, left))
                 done += count
-                at += [] if after is None else [after]
                 if progress is not None:
                     progress(done)
+                if after is None:
+                    break
         return done
 
     def rebuild_deadlines(self) -> int:
@@ -124,21 +126,21 @@ class ExpiringSaver(CompactingSaver):
 
         For a database that has lost that they should, in a failover or a restore. Idempotent.
         """
-        done, at = 0, [None]
-        while at:
-            count, after = self._run(refreshing.rewatch(self._scope, at.pop()))
+        done, after = 0, None
+        while True:
+            count, after = self._run(refreshing.rewatch(self._scope, after))
             done += count
-            at += [] if after is None else [after]
-        return done
+            if after is None:
+                return done
 
     async def arebuild_deadlines(self) -> int:
         """Async version of `rebuild_deadlines`."""
-        done, at = 0, [None]
-        while at:
-            count, after = await self._arun(refreshing.rewatch(self._scope, at.pop()))
+        done, after = 0, None
+        while True:
+            count, after = await self._arun(refreshing.rewatch(self._scope, after))
             done += count
-            at += [] if after is None else [after]
-        return done
+            if after is None:
+                return done
 
     def tag(self, config: RunnableConfig, name: str) -> None:
         """Name the checkpoint of a config, so that retention keeps it. The name moves if it stood for another."""

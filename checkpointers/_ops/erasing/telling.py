@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -44,9 +45,14 @@ def tell(scope: Scope, hooks: Mapping[str, Hook], current: Request) -> Op[Reques
 def _quietly(hook: Hook, ids: list[str]) -> Callable[[], bool]:
     def work() -> bool:
         try:
-            hook(ids)
+            found = hook(ids)
         except Exception as exc:  # whatever it is, it is in the receipt; what it says may name the person
             logger.warning("An erasure hook failed: %s", type(exc).__name__)
+            return False
+        if inspect.isawaitable(found):  # of a plain function, perhaps a lambda, that calls an async client
+            if inspect.iscoroutine(found):
+                found.close()
+            logger.warning("An erasure hook told nobody: it returned something to be awaited.")
             return False
         return True
 
