@@ -197,18 +197,24 @@ class SqliteDialect:
     def delete_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[Removed]:
         if len(prefixes) > 1 and not (yield Atomic(_below(tenant, prefixes), "read")):
             return Removed(0, 0)  # most threads have no memory: no writer has to wait for that
-        return (yield Atomic(self._delete_below(tenant, prefixes), "write"))  # type: ignore[no-any-return]
+        removed: Removed | None = yield Atomic(self._delete_below(tenant, prefixes), "write")
+        if removed is None:
+            return Removed(0, 0)
+        self._cache.clear()
+        return removed
 
-    def _delete_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[Removed]:
+    def _delete_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[Removed | None]:
+        """None: there was nothing."""
         found = yield from _below(tenant, prefixes)
+        if not found:
+            return None
         ranges = [(tenant, prefix, prefix + _ABOVE) for prefix in found]
-        if ranges:
-            names = ("drop_vectors_below", *(["drop_texts_below"] if self._text else []), "drop_items_below")
-            batch = [Stmt(SQL[name], ranges, many=True) for name in names]
-            if self._text and not self._exact:  # older ones keep deleted words until their segments are merged
-                batch.append(Stmt(SQL["tidy_text"]))
-            yield Batch(batch)
-        return Removed(*map(sum, zip(*found.values(), strict=True))) if found else Removed(0, 0)
+        names = ("drop_vectors_below", *(["drop_texts_below"] if self._text else []), "drop_items_below")
+        batch = [Stmt(SQL[name], ranges, many=True) for name in names]
+        if self._text and not self._exact:  # older ones keep deleted words until their segments are merged
+            batch.append(Stmt(SQL["tidy_text"]))
+        yield Batch(batch)
+        return Removed(*map(sum, zip(*found.values(), strict=True)))
 
     def sweep(self, limit: int) -> Op[int]:
         return (yield Atomic(self._sweep(limit), "write"))  # type: ignore[no-any-return]

@@ -114,3 +114,18 @@ def test_vectors_beyond_the_cache() -> None:
         for _ in range(3):
             assert [item.key for item in store.search(NS, query="x" * 20, limit=1)] == ["k20"]
             assert len(store.search(NS, query="x", limit=100)) == 39
+
+
+def test_vectors_of_removed_items_leave_the_process() -> None:
+    def embed(texts: Any) -> list[list[float]]:
+        return [[1.0, 0.0] for _ in texts]
+
+    with SqliteStore.from_conn_string(":memory:", index={"dims": 2, "embed": embed}) as store:
+        for person in ("ann", "bob"):
+            store.put(("users", person), "k", {"likes": "tea"})
+        assert len(store.search(("users",), query="tea")) == 2
+        cache = store._scope.core.dialect._cache  # type: ignore[attr-defined]
+        store.delete_namespace(("users", "nobody"))
+        assert len(cache._entries) == 2
+        store.delete_namespace(("users", "ann"))
+        assert not cache._entries
