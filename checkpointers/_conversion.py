@@ -253,27 +253,25 @@ class Conversion:
 
     def _locked(self, scope: Scope, key: ThreadKey) -> Op[Outcome]:
         yield from self.sealed.lock(key)
-        whole = yield from self.read(scope, key)
-        return "gone" if whole is None else (yield from self._turn(scope, key, whole, None))
+        return (yield from self._read_and_turn(scope, key, None))
 
     def _held(self, scope: Scope, key: ThreadKey) -> Op[Outcome]:
         """Where there are no locks: while its writers wait."""
         place, _ = yield from self.places(key)
         holding = Holding.of(scope, self.plain, place)
-        if not (yield from holding.take()):
+        if not (yield from holding.during(holding.take())):
             if (yield from self._at(place)) is None:
                 return "gone"
             yield sleeping(_PAUSE)
             return "again"
-        try:
-            whole = yield from self.read(scope, key)
-            outcome: Outcome = "gone" if whole is None else (yield from self._turn(scope, key, whole, holding))
-        except Exception:
-            yield from holding.end()
-            raise
+        outcome = yield from holding.during(self._read_and_turn(scope, key, holding))
         if outcome != "done":
             yield from holding.end()
         return outcome
+
+    def _read_and_turn(self, scope: Scope, key: ThreadKey, holding: Holding | None) -> Op[Outcome]:
+        whole = yield from self.read(scope, key)
+        return "gone" if whole is None else (yield from self._turn(scope, key, whole, holding))
 
     def _turn(self, scope: Scope, key: ThreadKey, whole: Whole, holding: Holding | None) -> Op[Outcome]:
         """Copy a thread and delete it where it was."""

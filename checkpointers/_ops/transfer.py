@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from stepvault._core.chunks import ChunkRow, unpack_row
 from stepvault._core.codec import unpack
@@ -23,8 +23,10 @@ from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.inbox.entries import lenient
 from stepvault.checkpointers._ops.load import metadata_of
-from stepvault.checkpointers._ops.waiting import sleeping
+from stepvault.checkpointers._ops.waiting import STOPPED, sleeping
 from stepvault.errors import ConflictError
+
+T = TypeVar("T")
 
 _ROWS, _BYTES = 256, 1 << 20  # of elements, per write
 HOLD = 20.0  # seconds for which a thread is held if whoever holds it dies
@@ -97,6 +99,14 @@ class Holding:
         """Whether nobody can have had it meanwhile."""
         return self.clock() - self.since < self.hold.seconds * 0.9
 
+    def during(self, op: Op[T]) -> Op[T]:
+        """Do something; if it fails or is cancelled, nobody waits for the hold to run out."""
+        try:
+            return (yield from op)
+        except STOPPED:
+            yield from self.end()
+            raise
+
     def end(self) -> Op[None]:
         yield from self.dialect.let_go(self.hold)
 
@@ -163,12 +173,8 @@ def read_still(scope: Scope, dialect: Dialect, key: ThreadKey) -> Op[Whole | Non
         return (yield from read(scope, dialect, key))
     for _ in range(_TRIES):
         holding = Holding.of(scope, dialect, key)
-        if (yield from holding.take()):
-            try:
-                whole = yield from read(scope, dialect, key)
-            except Exception:
-                yield from holding.end()
-                raise
+        if (yield from holding.during(holding.take())):
+            whole = yield from holding.during(read(scope, dialect, key))
             lasted = holding.lasted()
             yield from holding.end()
             if lasted:

@@ -7,6 +7,8 @@ import time
 
 from stepvault._core.plan import Call
 
+STOPPED = (Exception, asyncio.CancelledError)  # what an operation still cleans up after
+
 
 def sleeping(seconds: float) -> Call:
     """Wait."""

@@ -195,6 +195,36 @@ async def test_a_writer_waits_no_longer_than_it_is_told(database: Database, monk
     assert len(await whole(saver, "held")) == 2
 
 
+@pytest.mark.parametrize("database", WITHOUT_LOCKS, indirect=True)
+async def test_a_copy_that_is_cancelled_lets_the_writers_go_on(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stepvault._core.plan import Call
+    from stepvault._core.rows import Hold
+
+    saver = await database.saver()
+    await put(saver, {"x": 1}, at=config("held"))
+    dialect, key, reading = saver._core.dialect, saver._scope.key("held"), asyncio.Event()
+
+    async def for_ever() -> None:
+        reading.set()
+        await asyncio.Event().wait()
+
+    def skeleton(_: Any) -> Any:
+        yield Call(lambda: None, for_ever)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer, "HOLD", 60.0)
+        patch.setattr(dialect.inner, "skeleton", skeleton)
+        copying = asyncio.create_task(saver.acopy_thread("held", "copy"))
+        await reading.wait()
+        assert not await saver._driver.arun(dialect.hold(Hold(key, b"another", 1.0)))
+        copying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await copying
+    assert await saver._driver.arun(dialect.hold(Hold(key, b"another", 1.0)))
+
+
 async def test_a_copy_of_a_thread_that_is_written_and_pruned_without_pause_is_whole(database: Database) -> None:
     saver, pod = await database.saver(), await database.saver()
     values = {"log": [f"{number} " * 99 for number in range(30)]}
