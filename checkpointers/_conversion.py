@@ -23,9 +23,10 @@ from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._ops import transfer
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.doc_marks import SPACES
+from stepvault.checkpointers._ops.holding import Holding
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.spaces import is_of_tenant, space, tenant_of
-from stepvault.checkpointers._ops.transfer import Holding, Whole
+from stepvault.checkpointers._ops.transfer import Whole
 from stepvault.checkpointers._ops.waiting import sleeping
 from stepvault.checkpointers._sealed import SealedDialect
 from stepvault.erasure import PurgeStep

@@ -21,6 +21,7 @@ from stepvault._core.values import Encoder
 from stepvault.checkpointers._ops import permits
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import is_expired
+from stepvault.checkpointers._ops.holding import turn
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.load import read
 from stepvault.checkpointers._ops.reads import forget_before
@@ -67,12 +68,20 @@ def store(
     expired: list[int] = []
     try:
         for tries in range(_ATTEMPTS):
-            once = _once(scope, at, known, attempt, needs, base, check, expired)
+            holding = yield from turn(scope, at.key, tries)
+            once = _once(
+                scope, at, known, attempt, needs, base, check, expired, holding.hold.holder if holding else b""
+            )
             locked = tries >= _LOCK_AFTER and scope.core.dialect.locks
             if locked:
                 yield from announce(scope, at)
             try:
-                result = yield from (_locked(scope, at, once) if locked else once)
+                if holding is not None:
+                    result = yield from holding.during(once)
+                    yield from holding.end()
+                    known.view = None  # which that has made old
+                else:
+                    result = yield from (_locked(scope, at, once) if locked else once)
             except StorageUnavailableError as exc:
                 repeats += 1
                 if not exc.repeat or repeats > _REPEATS:
@@ -110,6 +119,7 @@ def _once(
     base: bytes | None,
     check: bool,
     expired: list[int],
+    holder: bytes,
 ) -> Op[T | None]:
     view = known.view
     expected = at.run.loaded.get(at.key) if at.run else None
@@ -132,6 +142,8 @@ def _once(
         known.view = view = None
     if check and permits.is_restricted(at, view):
         yield from permits.may_write(scope, at, view)
+    if view is not None:
+        view.holder = holder
     return (yield from attempt(view))
 
 
@@ -152,7 +164,7 @@ def guard_for(scope: Scope, at: Address, view: View | None, state: State) -> Gua
     rev, packed = scope.core.random(8), state.pack()
     if view is None:
         return Guard(at.key, None, new_uid(), rev, packed)
-    return Guard(at.key, ThreadRow(view.no, view.uid, view.rev, b""), view.uid, rev, packed)
+    return Guard(at.key, ThreadRow(view.no, view.uid, view.rev, b""), view.uid, rev, packed, holder=view.holder)
 
 
 def elements_for(scope: Scope, view: View | None, encoder: Encoder) -> Elements:

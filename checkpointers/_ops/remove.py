@@ -17,6 +17,7 @@ from stepvault._core.state import State
 from stepvault._core.values import runs_in
 from stepvault.checkpointers._ops import reads
 from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.holding import turn
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.load import metadata_of
 from stepvault.checkpointers._ops.put import run_key
@@ -72,11 +73,14 @@ def shrink(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal]) 
     """Remove the chosen rows of a thread and every element that nothing needs any more."""
     dialect = scope.core.dialect
     for attempt in range(_ATTEMPTS):
-        once = _shrink_once(scope, key, choose)
+        holding = yield from turn(scope, key, attempt)
+        once = _shrink_once(scope, key, choose, holding.hold.holder if holding else b"")
         if attempt >= _LOCK_AFTER and dialect.locks:
             done = yield Atomic(_locked(scope, key, once), "write")
         else:
-            done = yield from once
+            done = yield from (holding.during(once) if holding else once)
+            if holding:
+                yield from holding.end()
         if isinstance(done, bytes):  # nothing would stay: the thread goes, if it still is at this revision
             done = (yield from keeping.delete(scope, key, done)) is not None
         if done:
@@ -90,7 +94,9 @@ def _locked(scope: Scope, key: ThreadKey, once: Op[bool | bytes]) -> Op[bool | b
     return (yield from once)
 
 
-def _shrink_once(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal]) -> Op[bool | bytes]:
+def _shrink_once(
+    scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal], holder: bytes
+) -> Op[bool | bytes]:
     """Whether it is done; the thread's revision if everything goes."""
     dialect = scope.core.dialect
     skeleton = yield from dialect.skeleton(key)
@@ -112,7 +118,7 @@ def _shrink_once(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Remo
     thread = skeleton.thread
     before, head = State.unpack(thread.extents), _head(skeleton, chosen)
     state = replace(before, head=head, since_trim=0, compacted=before.compacted and head == before.head)
-    guard = Guard(key, thread, thread.uid, scope.core.random(8), state.pack())
+    guard = Guard(key, thread, thread.uid, scope.core.random(8), state.pack(), holder=holder)
     if not (yield from dialect.remove(guard, removal)):
         return False
     yield from reads.trim(scope, key, [id_of(checkpoint) for ns, checkpoint in chosen.checkpoints if not ns])

@@ -5,10 +5,10 @@ The metadata's tokens are derived again, as sealed databases have others than un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
 from stepvault._core.chunks import ChunkRow, unpack_row
 from stepvault._core.codec import unpack
@@ -17,19 +17,17 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.metadata import tokens
 from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
-from stepvault._core.rows import CheckpointRow, Elements, Guard, Hold, Note, Skeleton, ThreadRow, WriteRow
+from stepvault._core.rows import CheckpointRow, Elements, Guard, Note, Skeleton, ThreadRow, WriteRow
 from stepvault._core.values import Decoder
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.holding import Holding
 from stepvault.checkpointers._ops.inbox.entries import lenient
 from stepvault.checkpointers._ops.load import metadata_of
-from stepvault.checkpointers._ops.waiting import STOPPED, sleeping
+from stepvault.checkpointers._ops.waiting import sleeping
 from stepvault.errors import ConflictError
 
-T = TypeVar("T")
-
 _ROWS, _BYTES = 256, 1 << 20  # of elements, per write
-HOLD = 20.0  # seconds for which a thread is held if whoever holds it dies
 _TRIES, _PAUSE = 64, 0.05  # to hold what somebody else holds, and seconds between
 
 
@@ -56,59 +54,6 @@ def take(scope: Scope, dialect: Dialect, skeleton: Skeleton) -> Op[Whole]:
     decoder = Decoder(scope.port if scope.port.flag or not scope.port.splits else serde, serde, elements)
     checkpoints = [(row, tokens(metadata_of(decode_record(unpack(row.body)), decoder))) for row in skeleton.checkpoints]
     return Whole(skeleton.thread, checkpoints, skeleton.writes, chunks, notes)
-
-
-@dataclass(slots=True)
-class Holding:
-    """A thread that stands still while it is copied, where there are no locks.
-
-    Attributes:
-        dialect: Where it is, as it is stored.
-        hold: What its writers wait for.
-        clock: Seconds that only grow.
-        since: When it was last prolonged.
-    """
-
-    dialect: Dialect
-    hold: Hold
-    clock: Callable[[], float]
-    since: float = float("-inf")
-
-    @classmethod
-    def of(cls, scope: Scope, dialect: Dialect, key: ThreadKey) -> Holding:
-        return cls(dialect, Hold(key, scope.core.random(8), HOLD), scope.core.monotonic)
-
-    def take(self) -> Op[bool]:
-        """Begin; False if somebody else holds it, or it is not there."""
-        since = self.clock()
-        if not (yield from self.dialect.hold(self.hold)):
-            return False
-        self.since = since
-        return True
-
-    def keep(self) -> Op[bool]:
-        """Hold it for longer if it was long ago that this was asked; False if it was lost."""
-        since = self.clock()
-        if since - self.since > self.hold.seconds / 6:
-            if not (yield from self.dialect.hold(self.hold, again=True)):
-                return False
-            self.since = since
-        return True
-
-    def lasted(self) -> bool:
-        """Whether nobody can have had it meanwhile."""
-        return self.clock() - self.since < self.hold.seconds * 0.9
-
-    def during(self, op: Op[T]) -> Op[T]:
-        """Do something; if it fails or is cancelled, nobody waits for the hold to run out."""
-        try:
-            return (yield from op)
-        except STOPPED:
-            yield from self.end()
-            raise
-
-    def end(self) -> Op[None]:
-        yield from self.dialect.let_go(self.hold)
 
 
 def give(scope: Scope, dialect: Dialect, guard: Guard, whole: Whole, holding: Holding | None = None) -> Op[bool]:

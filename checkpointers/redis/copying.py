@@ -7,12 +7,14 @@ from typing import Any
 
 from stepvault._core.plan import Batch, Command, Op, Script
 from stepvault._core.rows import Guard, Hold, ThreadRow
+from stepvault.checkpointers._ops.waiting import STOPPED
 from stepvault.checkpointers.redis.keys import member_of
 from stepvault.checkpointers.redis.packing import pack_runs, unpack_runs
 from stepvault.checkpointers.redis.writing import Entry, Writing
 from stepvault.errors import ConflictError
 
-_TRIES = 16
+_TRIES, _HOLD_AFTER = 16, 4  # to copy a thread that others write, and without having them wait
+_HOLD_MS = 20_000
 _LIVE_MS = 600_000
 _SCAN = 100
 _CALL_BYTES = 524_288
@@ -25,10 +27,18 @@ class Copying(Writing):
 
     def copy(self, source: ThreadRow, guard: Guard) -> Op[bool]:
         entry = Entry(score=(yield from self._register(guard.key)))
-        for _ in range(_TRIES):
+        for tries in range(_TRIES):
             if (yield from self._call("open_copy", guard, entry, b"", (_LIVE_MS,))) is None:
                 return False
-            if (yield from self._fill(source, guard)):
+            held = tries >= _HOLD_AFTER and (yield from self._hold(source.no, guard.uid, _HOLD_MS))
+            try:
+                filled = yield from self._fill(source, guard)
+            except STOPPED:
+                yield from self._let_go(source.no, guard.uid)
+                raise
+            if held:
+                yield from self._let_go(source.no, guard.uid)
+            if filled:
                 (done,) = yield Batch([Script("commit_copy", (self._address(guard),), (guard.uid,))], retry=True)
                 if done:
                     return True
@@ -51,12 +61,18 @@ class Copying(Writing):
         return bool(done)
 
     def hold(self, hold: Hold, *, again: bool = False) -> Op[bool]:
-        words = (hold.holder, int(hold.seconds * 1000), int(again))
-        (done,) = yield Batch([Script("hold", (self.keys.thread(member_of(hold.key)),), words)], retry=True)
-        return bool(done)
+        address = self.keys.thread(member_of(hold.key))
+        return (yield from self._hold(address, hold.holder, int(hold.seconds * 1000), again=again))
 
     def let_go(self, hold: Hold) -> Op[None]:
-        yield Batch([Script("let_go", (self.keys.thread(member_of(hold.key)),), (hold.holder,))], retry=True)
+        yield from self._let_go(self.keys.thread(member_of(hold.key)), hold.holder)
+
+    def _hold(self, address: bytes, holder: bytes, millis: int, *, again: bool = False) -> Op[bool]:
+        (done,) = yield Batch([Script("hold", (address,), (holder, millis, int(again)))], retry=True)
+        return bool(done)
+
+    def _let_go(self, address: bytes, holder: bytes) -> Op[None]:
+        yield Batch([Script("let_go", (address,), (holder,))], retry=True)
 
     def _fill(self, source: ThreadRow, guard: Guard) -> Op[bool]:
         """Copy raw fields; False if the source changed meanwhile."""

@@ -126,7 +126,7 @@ class Writing(Indexes):
             rev = guard.thread.rev if guard.thread else b""
             args = (
                 int(create), guard.uid, rev, guard.rev, guard.extents, identity(guard.key) if create else b"",
-                entry.score, entry.fence, entry.run, entry.run_score, closed, *words,
+                entry.score, entry.fence if create else guard.holder, entry.run, entry.run_score, closed, *words,
             )  # fmt: skip
             (reply,) = yield Batch([Script(script, (address,), args)], durable=guard.durable)
             header_of(address, reply if reply[0] == b"FORMAT" else ())

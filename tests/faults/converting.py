@@ -28,7 +28,7 @@ from langgraph.types import Interrupt
 from stepvault._keystore import marker, rotation
 from stepvault.checkpointers._directions import seal, unseal
 from stepvault.checkpointers._inbox import Inbox
-from stepvault.checkpointers._ops import transfer
+from stepvault.checkpointers._ops import holding
 from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError, KeyNotFoundError
 from tests.contract.building import checkpoint, config, new_id
@@ -237,7 +237,7 @@ def ended(child: int) -> int:
 def main(name: str, url: str, seed: str, kills: str, most: str) -> None:
     marker.RECHECK = RECHECK
     importlib.import_module(next(cls.module for cls in DATABASES if cls.name == name))  # once, and not in each child
-    transfer.HOLD = 0.6
+    holding.HOLD = 0.6
     with tempfile.TemporaryDirectory() as folder:
         world = World(name, url, seed, int(most), Path(folder))
         while True:

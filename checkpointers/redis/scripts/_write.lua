@@ -1,5 +1,5 @@
 -- Guarded writes. ARGV: 1 create, 2 uid, 3 expected revision, 4 new revision, 5 state, 6 identity, 7 index score,
--- 8 fence that was seen, 9 run, 10 score of the run's index entry, 11 closed pages; FIRST is the first of the rest.
+-- 8 fence that was seen or own hold, 9 run, 10 score of the run's index entry, 11 closed pages; FIRST is the first of the rest.
 local FIRST = 12
 local RUNS = 128 -- run entries per field
 local CLEAN = 32 -- abandoned pages removed per write
@@ -19,7 +19,7 @@ local function refused()
     if m[5] and m[5] ~= ARGV[8] then return { 'FENCED', m[5] } end
   elseif m[2] ~= ARGV[2] or m[3] ~= ARGV[3] then
     return { 'REFUSED' }
-  elseif m[10] then -- held, or it was by somebody who died: then whoever knows the thread has to look again
+  elseif m[10] and string.sub(m[10], 9) ~= ARGV[8] then -- held, or it was by somebody who died: then whoever knows the thread has to look again
     local left = struct.unpack('>d', m[10]) - stamp
     if left > 0 then return { 'HELD', left } end
     redis.call('HDEL', h, 'z')

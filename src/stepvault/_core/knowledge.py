@@ -46,6 +46,7 @@ class View:
     records: OrderedDict[tuple[bytes, bytes], Record] = field(default_factory=OrderedDict)
     pages: set[int] = field(default_factory=set)  # pages whose every element is in `elements`
     size: int = _PER_THREAD
+    holder: bytes = b""  # of a write under way: whose hold of the thread it goes on under
 
     @property
     def generation(self) -> bytes:

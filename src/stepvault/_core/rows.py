@@ -59,6 +59,7 @@ class Guard:
     rev: bytes
     extents: bytes  # the packed `State` it leaves
     durable: bool = False  # commit past a power loss, whatever the connection's setting
+    holder: bytes = b""  # whose hold of the thread does not keep this write waiting, see `Hold`
 
 
 class Hold(NamedTuple):

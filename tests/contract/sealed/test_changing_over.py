@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepvault.checkpointers._directions import unseal
-from stepvault.checkpointers._ops import transfer
+from stepvault.checkpointers._ops import holding
 from stepvault.errors import StepvaultError
 from tests.contract.building import config, put, whole
 from tests.contract.matrix import Database, RedisDatabase
@@ -25,7 +25,7 @@ class Died(BaseException):
 
 @pytest.fixture(autouse=True)
 def short_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "HOLD", 1.0)
+    monkeypatch.setattr(holding, "HOLD", 1.0)
 
 
 async def converting(saver: Any, direction: str, **options: Any) -> Any:
@@ -75,11 +75,11 @@ async def test_a_thread_that_is_written_without_pause_is_converted(database: Dat
             told[number] += 1
 
     writers = [asyncio.create_task(hammer(number)) for number in range(2)]
-    while not all(told):
+    while not all(told) and not any(writer.done() for writer in writers):
         await asyncio.sleep(0)
     done = await asyncio.wait_for(converting(converter, direction), 60)
     seen = sum(told)
-    while sum(told) < seen + 4:  # they go on, where it stands now
+    while sum(told) < seen + 4 and not any(writer.done() for writer in writers):  # they go on, where it stands now
         await asyncio.sleep(0)
     ended = True
     await asyncio.gather(*writers)

@@ -84,7 +84,7 @@ def _of_threads(vault: Vault) -> Op[list[Row]]:
                 found.append(Row(f"{name} {kind} {number}", bytes(row.body), opened))
         for note in (yield from inner.notes(thread, b"")):
             opened = _note(sealed, scope.tenant, bytes(thread.uid), note.key)
-            found.append(Row(f"{name} note {note.key!r}", bytes(note.body), opened))
+            found.append(Row(f"{name} note {note.key[:1]!r} {note.key.hex()}", bytes(note.body), opened))
     return found
 
 
