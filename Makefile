@@ -1,7 +1,7 @@
 # Needs Python >= 3.10 and make; everything else comes from PyPI. Another Python: make venv PYTHON=python3.12
 
 PYTHON  ?= python3
-WORKERS ?= 2
+WORKERS ?= 3 # for two cores: many tests wait, for a deadline or for a disk
 
 BIN       := .venv/bin
 PIP       := $(BIN)/python -m pip --disable-pip-version-check

@@ -14,15 +14,10 @@ from tests.contract.hitl import children
 from tests.contract.hitl.building import on_thread, one, two_in_a_node
 from tests.contract.matrix import Database
 
-KILLS = [
-    pytest.param(20, id="20", marks=pytest.mark.timeout(600)),
+KILLS = [  # of each outcome; a soak, as often in all
+    pytest.param(5, id="5", marks=pytest.mark.timeout(600)),
     pytest.param(500, id="500", marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
 ]
-
-
-def enough(kills: int, database: Database) -> int:
-    """A default run kills less on servers, which run the same operations; a soak as often as asked."""
-    return 5 if kills == 20 and database.name != "sqlite" else kills
 
 
 def enough_of(outcomes: Counter[str], kills: int) -> bool:
@@ -32,7 +27,6 @@ def enough_of(outcomes: Counter[str], kills: int) -> bool:
 
 @pytest.mark.parametrize("kills", KILLS)
 async def test_a_payment_happens_once_wherever_its_process_dies(shared: Database, tmp_path: Path, kills: int) -> None:
-    kills = enough(kills, shared)
     place, ledger = children.place_of(shared), str(tmp_path / "ledger")
     saver = await shared.raw()
     graph = children.paying(saver, ledger)
@@ -56,7 +50,6 @@ async def test_a_payment_happens_once_wherever_its_process_dies(shared: Database
 
 @pytest.mark.parametrize("kills", KILLS)
 async def test_a_decision_is_whole_or_not_there(shared: Database, kills: int) -> None:
-    kills = enough(kills, shared)
     place = children.place_of(shared)
     saver = await shared.raw()
     inbox, graph = Inbox(saver), one(saver)
@@ -79,7 +72,6 @@ async def test_a_decision_is_whole_or_not_there(shared: Database, kills: int) ->
 
 @pytest.mark.parametrize("kills", KILLS)
 async def test_lists_and_feed_stay_true_wherever_a_run_dies(shared: Database, kills: int) -> None:
-    kills = enough(kills, shared)
     place = children.place_of(shared)
     saver = await shared.raw()
     inbox, graph = Inbox(saver), two_in_a_node(saver)

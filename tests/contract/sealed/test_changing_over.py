@@ -214,7 +214,7 @@ async def test_a_copy_that_is_cancelled_lets_the_writers_go_on(
         yield Call(lambda: None, for_ever)
 
     with monkeypatch.context() as patch:
-        patch.setattr(transfer, "HOLD", 60.0)
+        patch.setattr(holding, "HOLD", 60.0)
         patch.setattr(dialect.inner, "skeleton", skeleton)
         copying = asyncio.create_task(saver.acopy_thread("held", "copy"))
         await reading.wait()
