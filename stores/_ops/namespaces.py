@@ -57,10 +57,14 @@ def ns_key(labels: Sequence[str]) -> bytes:
     Raises:
         IdentifierError: Too long to be indexed on every backend.
     """
-    key = "".join(f"{label}\0" for label in labels).encode("utf-8", "surrogatepass")
+    key = _bytes(labels)
     if len(key) > MAX_NAMESPACE:
         raise IdentifierError(f"A namespace of {len(key):,} bytes is too long; at most {MAX_NAMESPACE:,} are indexed.")
     return key
+
+
+def _bytes(labels: Sequence[str]) -> bytes:
+    return "".join(f"{label}\0" for label in labels).encode("utf-8", "surrogatepass")
 
 
 def ns_of(key: bytes) -> tuple[str, ...]:
@@ -81,7 +85,23 @@ def item_key(key: Any) -> bytes:
 
 
 def thread_scope(thread_id: Any) -> tuple[str, str]:
-    """The namespace of one thread's own memory; characters that labels may not have are percent-encoded."""
+    """The namespace of one thread's own memory; characters that labels may not have are percent-encoded.
+
+    Raises:
+        IdentifierError: No thread id, or one so long that no item could be stored there.
+    """
+    labels = _scope(thread_id)
+    ns_key(labels)
+    return labels
+
+
+def scope_keys(thread_ids: Iterable[Any]) -> list[bytes]:
+    """The bytes of `thread_scope` of threads, without those whose ids are too long: nothing can be stored there."""
+    keys = dict.fromkeys(_bytes(_scope(thread_id)) for thread_id in thread_ids)
+    return [key for key in keys if len(key) <= MAX_NAMESPACE]
+
+
+def _scope(thread_id: Any) -> tuple[str, str]:
     text = thread_text(thread_id)
     safe = quote(text, safe="", errors="surrogatepass").replace(".", "%2E") or "%"
     return (THREAD_ROOT, safe)

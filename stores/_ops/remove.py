@@ -9,7 +9,7 @@ from stepvault._core.plan import Op
 from stepvault.errors import ConfigurationError
 from stepvault.stores._dialect import Removed
 from stepvault.stores._ops.context import Scope
-from stepvault.stores._ops.namespaces import check_labels, ns_key, thread_scope
+from stepvault.stores._ops.namespaces import check_labels, ns_key, scope_keys
 
 SWEEP_PAGE = 1000
 
@@ -28,7 +28,7 @@ def delete_namespace(scope: Scope, prefix: Any) -> Op[Removed]:
 
 def delete_thread_scopes(scope: Scope, thread_ids: Iterable[Any]) -> Op[Removed]:
     """Remove the memory that is scoped to threads, together."""
-    prefixes = list(dict.fromkeys(ns_key(thread_scope(thread_id)) for thread_id in thread_ids))
+    prefixes = scope_keys(thread_ids)
     if not prefixes:
         return Removed(0, 0)
     return (yield from scope.core.dialect.delete_below(scope.tenant, prefixes))

@@ -18,7 +18,7 @@ from stepvault.errors import ThreadGoneError
 from stepvault.stores._dialect import Find, ItemRow, Work
 from stepvault.stores._ops.batch import Plan
 from stepvault.stores._ops.context import Scope, Source
-from stepvault.stores._ops.namespaces import item_key, ns_key, ns_of, thread_scope
+from stepvault.stores._ops.namespaces import item_key, ns_key, ns_of, scope_keys, thread_scope
 from stepvault.stores._ops.values import moment
 
 _PAGE = 500
@@ -123,12 +123,16 @@ def _stored(name: Name) -> tuple[bytes, bytes]:
 
 def forget_before(scope: Scope, thread_id: str, before: int) -> Op[None]:
     """Remove of a thread's own memory what was written before a time, in milliseconds."""
-    prefix = ns_key(thread_scope(thread_id))
+    for prefix in scope_keys([thread_id]):
+        yield from _drop_before(scope, prefix, before * 1000)
+
+
+def _drop_before(scope: Scope, prefix: bytes, before: int) -> Op[None]:
     find: Find | None = Find(prefix, _PAGE)
     while find is not None:
         reply = yield from scope.core.dialect.work(scope.tenant, Work(finds=[find]))
         rows = [found.row for found in reply.finds[0]]
-        old = [row for row in rows if row.updated_at < before * 1000]
+        old = [row for row in rows if row.updated_at < before]
         if old:  # what is written meanwhile is another version, and stays
             yield from scope.core.dialect.drop(scope.tenant, old)
         find = Find(prefix, _PAGE, before=rows[-1].no) if len(rows) == _PAGE else None

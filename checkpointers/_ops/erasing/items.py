@@ -9,6 +9,7 @@ from langgraph.store.base import BaseStore
 
 from stepvault._core.people import named_in
 from stepvault._core.plan import Call, Op
+from stepvault.errors import IdentifierError
 
 _PAGE = 500
 _NAMES = 10_000  # namespaces of a page: stores list all of them for each
@@ -85,9 +86,12 @@ class Items:
         return found
 
     def scope_of(self, thread_id: str) -> tuple[str, ...] | None:
-        """The namespace of a thread's own memory; None where the store has no such thing."""
+        """The namespace of a thread's own memory; None where the store has no such thing, or none for so long an id."""
         scope = getattr(self.store, "thread_scope", None)
-        return tuple(scope(thread_id)) if scope is not None else None
+        try:
+            return tuple(scope(thread_id)) if scope is not None else None
+        except IdentifierError:
+            return None
 
     def delete_scopes(self, thread_ids: Sequence[str]) -> Op[int]:
         """Delete the own memory of threads, together; how many items there were."""

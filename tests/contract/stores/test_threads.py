@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import io
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,7 +17,7 @@ from langgraph.types import Command, interrupt
 from stepvault import Vault
 from stepvault.checkpointers._ops import reads
 from stepvault.checkpointers._ops.spaces import space
-from stepvault.errors import ThreadGoneError
+from stepvault.errors import IdentifierError, ThreadGoneError
 from stepvault.stores._dialect import NewItem, Work
 from stepvault.stores._ops import threads
 from tests.contract.building import checkpoint, config, put
@@ -294,3 +295,20 @@ async def test_what_a_task_beside_the_question_reads_is_kept_too(at: Under) -> N
     await (asyncio.to_thread(app.invoke, HELLO, config("t")) if at.mode == "sync" else app.ainvoke(HELLO, config("t")))
     await asyncio.sleep(PAST)
     assert await at.store.aget(ITEM, "late") is not None
+
+
+async def test_a_thread_whose_id_is_too_long_for_memory_is_removed_like_any_other(at: Under) -> None:
+    thread_id = "é" * 300
+    with pytest.raises(IdentifierError, match="too long"):
+        at.scope(thread_id)
+    await put(at.saver, {"a": 1}, at=config(thread_id))
+    await at.saver.adelete_thread(thread_id)
+    await put(at.saver, {"a": 1}, at=config(thread_id, stepvault_ttl=0.001))
+    await put(at.saver, {"a": 1}, at=config("other", stepvault_ttl=0.001))
+    await asyncio.sleep(0.2)
+    assert (await at.named(at.vault).asweep()).threads == 2
+    await put(at.saver, {"a": 1}, at=config(thread_id, user_id="ann"))
+    erasure = at.named(at.vault.erasure)
+    assert await erasure.aexport("ann", io.StringIO()) > 0
+    assert (await erasure.aerase("ann")).state == "receipted"
+    assert await at.saver.aget_tuple(config(thread_id)) is None
