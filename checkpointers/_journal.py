@@ -24,15 +24,25 @@ class Journal:
         self._path = Path(path)
 
     def append(self, line: dict[str, Any]) -> None:
-        """Add a line, durably."""
-        with self._path.open("a+b") as file:
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":
-                    file.write(b"\n")
-            file.write(json.dumps(line).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        """Add a line, durably.
+
+        Raises:
+            ErasureError: The file cannot be written.
+        """
+        try:
+            with self._path.open("a+b") as file:
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":
+                        file.write(b"\n")
+                file.write(json.dumps(line).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as exc:
+            raise ErasureError(
+                f"The journal {self._path} cannot be written: {exc.strerror}. No data was deleted; once it can be "
+                "written, resume() goes on with erasures that had begun."
+            ) from exc
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Every line.

@@ -13,7 +13,7 @@ from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
 from stepvault.checkpointers._compaction import CompactingSaver
 from stepvault.checkpointers._ops import refreshing, retention, sweeping
 from stepvault.checkpointers._ops.context import address_of
-from stepvault.ttl import SweepReport
+from stepvault.ttl import SweepReport, check_limits
 
 
 class ExpiringSaver(CompactingSaver):
@@ -54,7 +54,7 @@ class ExpiringSaver(CompactingSaver):
             dry_run: Only count.
 
         Raises:
-            ConfigurationError: `all_tenants` on a view of one tenant.
+            ConfigurationError: `all_tenants` on a view of one tenant, or a limit that is none.
         """
         limits = self._limits(limit, seconds)
         return self._run(sweeping.sweep(self._scope, *limits, all_tenants=all_tenants, dry_run=dry_run))
@@ -72,6 +72,7 @@ class ExpiringSaver(CompactingSaver):
         return await self._arun(sweeping.sweep(self._scope, *limits, all_tenants=all_tenants, dry_run=dry_run))
 
     def _limits(self, limit: int | None, seconds: float | None) -> tuple[int | None, float | None]:
+        check_limits(limit, seconds)
         ttl = self._core.ttl
         return (limit if limit is not None else ttl.sweep_limit, seconds if seconds is not None else ttl.sweep_seconds)
 

@@ -15,6 +15,7 @@ from langgraph.types import interrupt
 from typer.testing import CliRunner
 
 from stepvault import Vault
+from stepvault.cli import main
 from stepvault.cli.app import app
 from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError, ConflictError, HoldError, StepvaultError, VerifyFailedError
@@ -372,3 +373,49 @@ def test_a_real_process_ends_with_the_status_of_its_command(url: str) -> None:
     done = subprocess.run([*words, "threads"], capture_output=True, timeout=100, check=True)
     assert len(json.loads(done.stdout)) == 4
     assert subprocess.run([*words, "frobnicate"], capture_output=True, timeout=100, check=False).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("erase plan --from {none}", "No such file"),
+        ("erase run ann --yes --receipts {file}/x", "file"),
+        ("erase run ann --yes --journal {none}/x", ""),
+        ("erase run ann --yes --from {file}", "not both"),
+        ("erase run ann --yes --personal-field =x", "NAME"),
+        ("erase verify-receipt {none} --public-key 00", "No such file"),
+        ("erase verify-receipts {none} --public-key 00", "no receipts"),
+        ("export ann --file {none}/x", "No such file"),
+        ("compact t1 --keep 1 --summarise no_such_module:f", "no module"),
+        ("adopt sqlite:///{file}", "no SQLite"),
+        ("repair none --to none", "no thread"),
+        ("sweep --limit 0", "above 0"),
+        ("sweep --seconds nan", "seconds"),
+    ],
+)
+def test_a_wrong_call_is_refused_in_words_and_erases_nobody(
+    words: str, said: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("bob\n" * 1000)
+    argv = [word.format(none=tmp_path / "none", file=file) for word in words.split()]
+    monkeypatch.setattr(sys, "argv", ["stepvault", "--url", url, *argv])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code in (1, 2)
+    assert said in capsys.readouterr().err
+    assert len(read("threads", url=url)) == 4
+
+
+def test_an_app_that_is_not_there_is_named(url: str) -> None:
+    refused("--app", "no_such_module", "threads", url=url, by=ConfigurationError)
+    refused("--app", "os:no_such_function", "threads", url=url, by=ConfigurationError)
+
+
+def test_a_receipt_of_an_erasure_that_waits_for_its_journal_comes_later(url: str, tmp_path: Path) -> None:
+    journal = tmp_path / "later" / "journal"
+    assert call("erase", "run", "ann", "--yes", "--journal", str(journal), url=url).exit_code == 1
+    journal.parent.mkdir()
+    (done,) = read("erase", "resume", "--journal", str(journal), url=url)
+    assert done["state"] == "receipted"
+    assert journal.read_text()

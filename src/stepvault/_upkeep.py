@@ -76,6 +76,7 @@ class Upkeep:
         Items are counted in a dry run too; `limit` and `seconds` are for threads.
         """
         saver = self._checkpointer
+        saver._limits(limit, seconds)
         sweeping.check_view(saver._scope, all_tenants)  # before items go
         tenants = [scope.tenant for scope in saver._run(sweeping.swept(saver._scope))]
         items = self.store._run(_sweep_items(self.store._scope, tenants, dry_run=dry_run))
@@ -92,6 +93,7 @@ class Upkeep:
     ) -> SweepReport:
         """Async version of `sweep`."""
         saver = self._checkpointer
+        saver._limits(limit, seconds)
         sweeping.check_view(saver._scope, all_tenants)
         tenants = [scope.tenant for scope in await saver._arun(sweeping.swept(saver._scope))]
         items = await self.store._arun(_sweep_items(self.store._scope, tenants, dry_run=dry_run))

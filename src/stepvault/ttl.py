@@ -54,7 +54,20 @@ class ThreadTtl:
         made = cls(**given)
         for name in ("default_ttl", "sweep_interval_minutes"):
             check_minutes(name, getattr(made, name))
+        check_limits(made.sweep_limit, made.sweep_seconds)
         return made
+
+
+def check_limits(limit: Any, seconds: Any) -> None:
+    """Refuse limits of a sweep that are none.
+
+    Raises:
+        ConfigurationError: One is no number of threads above 0, or no number of seconds.
+    """
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise ConfigurationError(f"The limit of a sweep is a whole number above 0, or None, not {limit!r}.")
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0):
+        raise ConfigurationError(f"A sweep takes a number of seconds from 0 on, or None, not {seconds!r}.")
 
 
 def check_minutes(name: str, minutes: Any) -> float | None:

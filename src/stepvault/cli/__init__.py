@@ -20,3 +20,6 @@ def main() -> None:
     except StepvaultError as exc:
         print(f"{type(exc).__name__}: {exc}", file=sys.stderr)  # noqa: T201
         raise SystemExit(1) from exc
+    except OSError as exc:  # a file that was named, or the disk
+        print(exc, file=sys.stderr)  # noqa: T201
+        raise SystemExit(1) from exc

@@ -56,11 +56,18 @@ def _official(url: str) -> Iterator[tuple[BaseCheckpointSaver[Any] | None, BaseS
     where = path_of(url) if backend == "sqlite" else url
     if backend == "sqlite" and not Path(where).exists():
         raise ConfigurationError(f"There is no database at {where}.")
+    if backend == "sqlite" and not _begins_as_sqlite(where):
+        raise ConfigurationError(f"{where} is no SQLite database.")
     of_savers, of_stores = _classes(backend)
     with of_savers.from_conn_string(where) as saver, of_stores.from_conn_string(where) as store:
         rows = saver.conn.execute(_TABLES[backend]).fetchall()
         tables = {row["name"] if backend == "postgres" else row[0] for row in rows}
         yield saver if "checkpoints" in tables else None, store if "store" in tables else None
+
+
+def _begins_as_sqlite(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(16) in (b"", b"SQLite format 3\0")
 
 
 def _classes(backend: str) -> tuple[Any, Any]:

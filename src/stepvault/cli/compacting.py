@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -39,8 +37,6 @@ def compact(
 
 def _named(name: str) -> Any:
     """The function that `module:function` names."""
-    module, colon, function = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise typer.BadParameter("--summarise takes module:function")
-    sys.path.insert(0, "")
-    return getattr(importlib.import_module(module), function)
+    return cli.named(name)

@@ -97,11 +97,28 @@ def open_at(context: typer.Context, url: str | None, **options: Any) -> Vault:
 
 def _register(app: str) -> None:
     """Import `module`, and call `module:register` if that is what was named."""
-    module, _, name = app.partition(":")
+    found = named(app)
+    if ":" in app:
+        found()
+
+
+def named(name: str) -> Any:
+    """The module that `module` names, or the function that `module:function` does.
+
+    Raises:
+        ConfigurationError: There is none. What goes wrong inside the module is raised as it is.
+    """
+    module, colon, function = name.partition(":")
     sys.path.insert(0, "")
-    found = importlib.import_module(module)
-    if name:
-        getattr(found, name)()
+    try:
+        found = importlib.import_module(module)
+    except (ModuleNotFoundError, ValueError, TypeError) as exc:
+        if isinstance(exc, ModuleNotFoundError) and not f"{module}.".startswith(f"{exc.name}."):
+            raise
+        raise ConfigurationError(f"There is no module {module!r} here.") from exc
+    if colon and not callable(getattr(found, function, None)):
+        raise ConfigurationError(f"The module {module!r} has no function {function!r}.")
+    return getattr(found, function) if colon else found
 
 
 def show(context: typer.Context, rows: Sequence[Any], columns: Sequence[str], title: str = "") -> None:
@@ -196,7 +213,19 @@ def person(subject: str) -> str:
     return found
 
 
+def text_of(path: str | Path) -> str:
+    """The text of a file.
+
+    Raises:
+        ConfigurationError: It is no text.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as exc:
+        raise ConfigurationError(f"{path} is no UTF-8 text.") from exc
+
+
 def lines_of(path: str) -> Iterable[str]:
     """The non-empty lines of a file; `-` is standard input."""
-    text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    text = sys.stdin.read() if path == "-" else text_of(path)
     return [line.strip() for line in text.splitlines() if line.strip()]

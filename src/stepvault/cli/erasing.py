@@ -34,6 +34,8 @@ Keys = Annotated[list[str], typer.Option("--public-key", help="64 hexadecimal di
 
 
 def _people(subject: str | None, source: str | None) -> list[str]:
+    if subject and source:
+        raise typer.BadParameter("name a person or give --from FILE, not both")
     people = list(cli.lines_of(source)) if source else [subject] if subject else []
     if not people:
         raise typer.BadParameter("name a person, or give --from FILE")
@@ -91,6 +93,7 @@ def run(
         return
     chosen = shared or ("anonymise" if own == "anonymise" else "keep")
     erasure = cli.open_vault(context, journal=journal, personal_fields=_fields(personal), vacuum=vacuum).erasure
+    _make(receipts)
     with cli.working("erasing", len(people)) as told:
 
         def progress(request: ErasureRequest) -> None:
@@ -108,6 +111,8 @@ def run(
 def _fields(personal: Sequence[str] | None) -> dict[str, str | None]:
     """Declared fields, each with what takes its place."""
     named = [text.partition("=") for text in personal or ()]
+    if not all(name for name, _, _ in named):
+        raise typer.BadParameter("--personal-field takes NAME or NAME=TEXT")
     return {name: value if equals else None for name, equals, value in named}
 
 
@@ -121,12 +126,17 @@ def _removed(request: ErasureRequest) -> str:
     return ", ".join(f"{count} {name}" for name, count in request.counts.items()) or "nothing"
 
 
+def _make(folder: str | None) -> None:
+    """Make the folder of receipts, before anything is erased that they are to prove."""
+    if folder is not None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+
+
 def _keep(outcomes: Sequence[ErasureRequest | StepvaultError], folder: str | None) -> None:
     """Write receipts to a folder; files written before stay as they are."""
     for outcome in outcomes:
         if folder is None or isinstance(outcome, StepvaultError) or outcome.receipt is None:
             continue
-        Path(folder).mkdir(parents=True, exist_ok=True)
         for receipt in (outcome.receipt["receipt"], *outcome.follow_ups):
             path = Path(folder, f"{receipt['number']:08}-{receipt['receipt']}.json")
             path.write_text(json.dumps(receipt, indent=2) + "\n", encoding="utf-8")
@@ -148,6 +158,7 @@ def resume(
 ) -> None:
     """Bring every unfinished erasure to its end, and try open purge steps again."""
     erasure = cli.open_vault(context, journal=journal, personal_fields=_fields(personal), vacuum=vacuum).erasure
+    _make(receipts)
     with cli.working("erasing"):
         done = erasure.resume()
     cli.show(context, done, ("id", "state", "counts"))
@@ -164,7 +175,9 @@ def reconcile(
     """After a restore: erase again whom the journal says to be erased."""
     if not Path(journal).exists():
         raise ConfigurationError("There is no such journal; without it, who was erased is not known.")
-    done = cli.open_vault(context, journal=journal, personal_fields=_fields(personal)).erasure.reconcile()
+    erasure = cli.open_vault(context, journal=journal, personal_fields=_fields(personal)).erasure
+    _make(receipts)
+    done = erasure.reconcile()
     cli.show(context, done, ("id", "state", "counts"))
     _keep(done, receipts)
 
@@ -183,14 +196,16 @@ def keys(
 @app.command("verify-receipt")
 def verify_one(context: typer.Context, file: str, public_key: Keys) -> None:
     """Check a receipt offline: its signature and that it was not changed."""
-    content = verify_receipt(Path(file).read_text(encoding="utf-8"), public_key)
+    content = verify_receipt(cli.text_of(file), public_key)
     cli.show_one(context, {"genuine": True, **content})
 
 
 @app.command("verify-receipts")
 def verify_all(context: typer.Context, folder: str, public_key: Keys) -> None:
     """Check every receipt of a folder offline: signatures, gaps, order; exit status 1 if something is wrong."""
-    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.json"))}
+    texts = {path.name: path.read_bytes().decode("utf-8", "replace") for path in sorted(Path(folder).glob("*.json"))}
+    if not texts:
+        raise ConfigurationError(f"There are no receipts (*.json) in {folder}.")
     report = verify_receipts(texts, public_key)
     cli.show_one(context, {"complete": report.complete, **cli.plain(report)})
     if not report.complete:

@@ -10,7 +10,7 @@ import typer
 
 from stepvault._upkeep import copy_over
 from stepvault.cli import context as cli
-from stepvault.errors import StepvaultError
+from stepvault.errors import ConfigurationError, StepvaultError
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint", "langchain-core", "psycopg", "redis", "cryptography", "zstandard")
 
@@ -74,6 +74,8 @@ def repair(
         cli.show_one(context, {"thread": thread_id, "head": vault.repair(thread_id, to)})
         return
     report = vault.verify(thread_id)
+    if not report.threads:
+        raise ConfigurationError(f"There is no thread {thread_id!r}.")
     cli.show_one(context, {"thread": thread_id, "to": to, "problems": report.problems})
     cli.dry_run("Nothing was changed.")
 
