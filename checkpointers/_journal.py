@@ -61,8 +61,10 @@ class Journal:
     def _read(self, number: int, line: bytes) -> dict[str, Any] | None:
         try:
             found: dict[str, Any] = json.loads(line)
-        except ValueError as exc:
-            if not line.endswith(b"}"):
+            bytes.fromhex(found["token"]), bytes.fromhex(found["tenant"])
+        except (ValueError, TypeError, KeyError) as exc:
+            # A file system may leave NULs where a line was not written any more.
+            if line.lstrip(b"\0")[:1] in (b"", b"{") and not line.endswith(b"}"):
                 logger.warning("Line %d of the journal %s breaks off; it was never acted on.", number, self._path)
                 return None
             raise ErasureError(
