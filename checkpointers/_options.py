@@ -85,7 +85,10 @@ class StorageOptions:
         known = {field.name for field in fields(cls)}
         unknown = sorted(options.keys() - known)
         if unknown:
-            raise ConfigurationError(f"Unknown option {unknown[0]!r}; known are {', '.join(sorted(known))}.")
+            raise ConfigurationError(
+                f"Unknown option {unknown[0]!r}; known to every saver are {', '.join(sorted(known))}. "
+                "Those of one backend and of Vault.open are in docs/options.md."
+            )
         if options.get("compression", "auto") not in ("auto", None):
             raise ConfigurationError(f'compression must be "auto" or None, not {options["compression"]!r}.')
         if options.get("on_conflict", "fork") not in ("fork", "raise"):

@@ -66,7 +66,10 @@ class StoreOptions:
         known = {field.name for field in fields(cls)}
         unknown = sorted(options.keys() - known)
         if unknown:
-            raise ConfigurationError(f"Unknown option {unknown[0]!r}; known are {', '.join(sorted(known))}.")
+            raise ConfigurationError(
+                f"Unknown option {unknown[0]!r}; known to every store are {', '.join(sorted(known - {'keys'}))}. "
+                "Those of one backend are in docs/stores.md."
+            )
         if options.get("compression", "auto") not in ("auto", None):
             raise ConfigurationError(f'compression must be "auto" or None, not {options["compression"]!r}.')
         return cls(**options)

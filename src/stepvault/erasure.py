@@ -83,6 +83,12 @@ class SubjectPage:
     subjects: list[SubjectInfo]
     cursor: str | None
 
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self.subjects)
+
+    def __len__(self) -> int:
+        return len(self.subjects)
+
 
 @dataclass(frozen=True, slots=True)
 class Assigned:

@@ -316,7 +316,7 @@ def _redis(url: str, options: dict[str, Any], stored: dict[str, Any]) -> Parts:
     from stepvault.checkpointers.redis import RedisSaver
     from stepvault.stores.redis import RedisStore
 
-    shared = ("prefix", "connection_args", "wait_replicas", "allow_eviction")
+    shared = ("prefix", "connection_args", "wait_replicas", "wait_timeout", "cluster_mode", "allow_eviction")
     stored |= {name: options[name] for name in shared if name in options}
     saver = RedisSaver.from_conn_string(url, **options)
     keys = saver._core.keys and saver._core.keys.beside(_driver(saver))

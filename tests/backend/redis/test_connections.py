@@ -14,6 +14,7 @@ import pytest
 import redis
 import redis.asyncio
 
+from stepvault import Vault
 from stepvault._drivers.redis_connect import endpoint_of
 from stepvault.checkpointers.redis import RedisSaver
 from stepvault.checkpointers.redis.aio import AsyncRedisSaver
@@ -356,6 +357,13 @@ async def test_replicas_confirm_async_writes_too() -> None:
 def test_a_replica_cannot_be_written() -> None:
     with RedisSentinel() as group, RedisSaver(group.replicas[0].url) as saver, pytest.raises(StorageReadOnlyError):
         put(saver, "t", 1)
+
+
+def test_the_store_of_a_vault_waits_for_replicas_as_its_saver_does() -> None:
+    with Vault.open("redis://localhost:1", wait_replicas=1, wait_timeout=5.0, cluster_mode=False) as vault:
+        for driver in (vault.checkpointer._driver, vault.store._driver):
+            settings = driver._sync._settings
+            assert (settings.wait_replicas, settings.wait_timeout, driver._sync._cluster_mode) == (1, 5.0, False)
 
 
 def test_without_redis_py_the_message_names_the_extra() -> None:

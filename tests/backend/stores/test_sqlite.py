@@ -34,7 +34,7 @@ def test_urls_and_wrong_arguments(tmp_path: Path) -> None:
     assert (tmp_path / "m.db").exists()
     with pytest.raises(ConfigurationError, match="SqliteStore takes"):
         SqliteStore(object())  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="Unknown option"):
+    with pytest.raises(ConfigurationError, match=r"Unknown option 'pool_size'; .*docs/stores\.md"):
         SqliteStore(":memory:", pool_size=3)
 
 
