@@ -44,7 +44,12 @@ CORE = {
     *(f"tests/contract/stores/test_{name}.py" for name in ("items", "batches")),
 }
 # Of what only sealing does, what is the same on a cluster as on one server of it.
-ALIKE = {f"tests/contract/sealed/test_{name}.py" for name in ("changing_over", "every_refusal")}
+ALIKE = {
+    f"tests/contract/sealed/test_{name}.py"
+    for name in ("changing_over", "every_refusal", "converting_items", "store_refusals", "reindexing")
+}
+# Graphs: each durability and each mode is left, if not each of them on each backend.
+OTHER_SETTINGS = ("sqlite-sync-exit", "sqlite-async-async", "postgres-async-exit", "redis-async-async")
 ITEMS = "tests/contract/stores/test_items.py"  # of stores, what runs on a cluster, and sealed on servers
 WRITTEN_ONCE = ("tests/contract/", "tests/graphs/")
 
@@ -59,8 +64,8 @@ def _left_out(item: pytest.Item) -> bool:
         return False
     if "redis-cluster" in name:
         return ("stores" not in path and "sealed/" not in path) or path in ALIKE
-    if path.startswith("tests/graphs/") and ("sqlite-sync-exit" in name or "sqlite-async-async" in name):
-        return True  # each durability, and each mode, is left
+    if path.startswith("tests/graphs/") and any(f"[{setting}" in name for setting in OTHER_SETTINGS):
+        return True
     if "sqlite-async" in name and path.startswith("tests/contract/"):
         return True
     return "postgres-sync" in name or "redis-sync" in name
