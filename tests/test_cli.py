@@ -255,6 +255,7 @@ def test_upkeep(url: str, tmp_path: Path) -> None:
     assert read("verify", url=url)["problems"] == []
     at = read("show", "ann's", url=url)[0]["checkpoint_id"]
     assert read("repair", "ann's", "--to", at, url=url)["to"] == at
+    refused("repair", "ann's", "--to", "none", url=url, by=ConfigurationError)
     assert len(read("show", "ann's", url=url)) == 1
     assert read("repair", "ann's", "--to", at, "--yes", url=url)["head"] != at
     assert read("doctor", url=url)["database"] == "answers"
