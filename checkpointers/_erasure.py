@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from langgraph.store.base import BaseStore
 
 from stepvault._core.ids import text_of
+from stepvault._core.people import checked_patterns
 from stepvault._core.plan import Op
 from stepvault.checkpointers._journal import Journal
 from stepvault.checkpointers._ops.erasing import exporting, planning, receipts, requests, returning, steps
@@ -66,7 +67,7 @@ class Erasure:
         self._saver = saver
         self._journal = Journal(journal) if journal is not None else None
         self._eraser = Eraser(
-            Items(store, subject_patterns),
+            Items(store, checked_patterns(subject_patterns)),
             self._journal.append if self._journal is not None else None,
             issuer,
             hooks or {},
@@ -217,6 +218,8 @@ class Erasure:
         own: str,
     ) -> Op[list[ErasureRequest | StepvaultError]]:
         scope, found, eraser = self._saver._scope, list[Any](), self._telling(progress)
+        if isinstance(subjects, str):
+            raise ConfigurationError("erase_many takes a list of people; for one person, call erase.")
         asked = list(subjects)
         for subject in asked:
             try:
@@ -368,6 +371,8 @@ class Erasure:
 
 def _fields(declared: Iterable[str] | Mapping[str, Any]) -> Fields:
     named = declared if isinstance(declared, Mapping) else dict.fromkeys(declared)
+    if isinstance(declared, str) or not all(isinstance(name, str) and all(name.split(".")) for name in named):
+        raise ConfigurationError(f'personal_fields are names such as ["email", "customer.name"], not {declared!r}.')
     return Fields({tuple(name.split(".")): value for name, value in named.items()})
 
 

@@ -10,6 +10,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import TTLConfig, ensure_embeddings, tokenize_path
 
 from stepvault._core.codec import Codec
+from stepvault._core.people import checked_patterns
 from stepvault._keystore.keys import Keys
 from stepvault._keystore.opening import checked, keys_at
 from stepvault.encryption import Keyring
@@ -86,6 +87,7 @@ class StoreOptions:
 
 def build_core(dialect: Dialect, options: StoreOptions, index: IndexSettings | None) -> Core:
     """The shared parts of a store."""
+    patterns = checked_patterns(options.subject_patterns)
     if options.text is True:
         text: Sequence[Path] | None = index.paths if index else paths(["$"])
     else:
@@ -98,10 +100,10 @@ def build_core(dialect: Dialect, options: StoreOptions, index: IndexSettings | N
             keys,
             hide_names=options.pseudonymise_ids,
             plain_vectors=plain,
-            patterns=options.subject_patterns,
+            patterns=patterns,
         )
     own = keys if options.keys is None else None
-    return Core(dialect, Codec(options.compression), index, text, own, options.subject_patterns)
+    return Core(dialect, Codec(options.compression), index, text, own, patterns)
 
 
 def _own_keys(options: StoreOptions) -> Keys | None:

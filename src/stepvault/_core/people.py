@@ -5,10 +5,28 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 from stepvault._core.labels import owner_of
+from stepvault.errors import ConfigurationError
 
 HOLE = "{subject}"
+
+
+def checked_patterns(patterns: Any) -> Sequence[Sequence[str]] | None:
+    """Patterns of namespaces as they were given, for one that fits nothing would leave people's memory unerased.
+
+    Raises:
+        ConfigurationError: One is no sequence of labels, or does not say where the person's id stands.
+    """
+    for pattern in () if patterns is None else [patterns] if isinstance(patterns, str) else patterns:
+        labels = () if isinstance(pattern, str) else tuple(pattern)
+        if not all(isinstance(label, str) for label in labels) or not any(HOLE in label for label in labels):
+            raise ConfigurationError(
+                f'subject_patterns is a list of tuples of labels such as [("users", "u-{HOLE}")]; {pattern!r} is none, '
+                f"or has no {HOLE}."
+            )
+    return patterns  # type: ignore[no-any-return]
 
 
 def digest_of(tenant: bytes, subject: bytes) -> bytes:
