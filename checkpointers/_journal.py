@@ -61,7 +61,8 @@ class Journal:
     def _read(self, number: int, line: bytes) -> dict[str, Any] | None:
         try:
             found: dict[str, Any] = json.loads(line)
-            bytes.fromhex(found["token"]), bytes.fromhex(found["tenant"])
+            for name in ("token", "tenant"):
+                bytes.fromhex(found[name])
         except (ValueError, TypeError, KeyError) as exc:
             # A file system may leave NULs where a line was not written any more.
             if line.lstrip(b"\0")[:1] in (b"", b"{") and not line.endswith(b"}"):

@@ -74,8 +74,6 @@ def repair(
         cli.show_one(context, {"thread": thread_id, "head": vault.repair(thread_id, to)})
         return
     report = vault.verify(thread_id)
-    if not report.threads:
-        raise ConfigurationError(f"There is no thread {thread_id!r}.")
     chosen = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": to}
     if vault.checkpointer.get_tuple({"configurable": chosen}) is None:  # one that cannot be read raises
         raise ConfigurationError(f"Thread {thread_id!r} has no checkpoint {to!r} to go back to.")
