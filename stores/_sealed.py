@@ -154,7 +154,12 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
             text = subject.encode("utf-8", "surrogatepass")
             mark = self.keys.mark(names.tenant, digest_of(names.tenant, text))
             yield from self.keys.link(mark, owner, whole=True)
-        return (yield from self.keys.ensure(names.tenant, owner, readmit=True))
+        try:
+            return (yield from self.keys.ensure(names.tenant, owner, readmit=True))
+        except KeyShreddedError:  # at this very moment, by the erasure of whom it names, or of somebody else
+            if people:
+                yield from self.inner.work(names.tenant, Work(people=self._marks(names, people)))
+            return (yield from self.keys.ensure(names.tenant, owner, readmit=True))
 
     def _marks(self, names: Names, people: Sequence[bytes]) -> list[bytes]:
         keyed = [keyed_mark(self.keys.mark(names.tenant, digest)) for digest in people]

@@ -13,6 +13,7 @@ from stepvault._core.state import State
 from stepvault.checkpointers._ops import reads, subjects, transfer
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import MINUTE, db_now, is_over, watch
+from stepvault.checkpointers._ops.holding import turn
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.transfer import Whole
 from stepvault.errors import ConfigurationError, ConflictError, StepvaultError
@@ -87,7 +88,12 @@ def _found(scope: Scope, source: ThreadKey) -> Op[Skeleton | Whole | None]:
     if scope.core.keys is not None:
         return (yield from transfer.read_still(scope, dialect, source))
     yield from dialect.lock(source)
-    return (yield from dialect.skeleton(source))
+    holding = yield from turn(scope, source)
+    if holding is None:
+        return (yield from dialect.skeleton(source))
+    found = yield from holding.during(dialect.skeleton(source))
+    yield from holding.end()
+    return found
 
 
 def _copy_rows(scope: Scope, found: Skeleton | Whole, guard: Guard) -> Op[bool]:

@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 _ATTEMPTS = 64  # only a backend without locks ever needs more than three
 _LOCK_AFTER = 2
+_HOLD_AFTER = 4  # where there are no locks
 _REPEATS = 2  # after a lost connection
 _NO_ELEMENTS = Elements()
 
@@ -68,7 +69,7 @@ def store(
     expired: list[int] = []
     try:
         for tries in range(_ATTEMPTS):
-            holding = yield from turn(scope, at.key, tries)
+            holding = (yield from turn(scope, at.key)) if tries >= _HOLD_AFTER else None
             once = _once(
                 scope, at, known, attempt, needs, base, check, expired, holding.hold.holder if holding else b""
             )

@@ -15,7 +15,6 @@ from stepvault.checkpointers._ops.waiting import STOPPED
 
 T = TypeVar("T")
 
-_HOLD_AFTER = 4  # refusals
 HOLD = 20.0  # seconds for which a thread is held if whoever holds it dies
 
 
@@ -73,12 +72,13 @@ class Holding:
         yield from self.dialect.let_go(self.hold)
 
 
-def turn(scope: Scope, key: ThreadKey, tries: int) -> Op[Holding | None]:
-    """After so many refusals, hold a thread for one's own write, which names the holder; the caller ends it.
+def turn(scope: Scope, key: ThreadKey) -> Op[Holding | None]:
+    """Hold a thread for what takes longer than a write, or for one's own write, which names the holder.
 
     Otherwise whoever writes without pause would always be first: he knows the thread already, others have to read it.
+    The caller ends it.
     """
-    if tries < _HOLD_AFTER or scope.core.dialect.locks:
+    if scope.core.dialect.locks:
         return None
     holding = Holding.of(scope, scope.core.dialect, key)
     return holding if (yield from holding.during(holding.take())) else None

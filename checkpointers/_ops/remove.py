@@ -73,20 +73,28 @@ def shrink(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal]) 
     """Remove the chosen rows of a thread and every element that nothing needs any more."""
     dialect = scope.core.dialect
     for attempt in range(_ATTEMPTS):
-        holding = yield from turn(scope, key, attempt)
+        holding = (yield from turn(scope, key)) if attempt >= _LOCK_AFTER else None
         once = _shrink_once(scope, key, choose, holding.hold.holder if holding else b"")
         if attempt >= _LOCK_AFTER and dialect.locks:
             done = yield Atomic(_locked(scope, key, once), "write")
+        elif holding is not None:
+            done = yield from holding.during(once)
+            yield from holding.end()
         else:
-            done = yield from (holding.during(once) if holding else once)
-            if holding:
-                yield from holding.end()
+            done = yield from _unless_busy(once)
         if isinstance(done, bytes):  # nothing would stay: the thread goes, if it still is at this revision
             done = (yield from keeping.delete(scope, key, done)) is not None
         if done:
             scope.core.knowledge.forget(key)
             return
     raise ConflictError(f"Thread {text_of(key.thread)!r} is written by others without pause; repeat later.")
+
+
+def _unless_busy(once: Op[bool | bytes]) -> Op[bool | bytes]:
+    try:
+        return (yield from once)
+    except ConflictError:  # it did not hold still for a moment
+        return False
 
 
 def _locked(scope: Scope, key: ThreadKey, once: Op[bool | bytes]) -> Op[bool | bytes]:
