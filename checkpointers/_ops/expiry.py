@@ -8,7 +8,6 @@ the thread active.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
@@ -50,11 +49,11 @@ def touched(scope: Scope, at: Address, state: State) -> Op[State]:
     if ttl is None or ttl == FOREVER:
         if (state.ttl, state.expires_at, state.ttl_by_default) == (ttl, None, False):
             return state
-        return replace(state, ttl=ttl, expires_at=None, ttl_by_default=False)
+        return state.living(ttl, None, False)
     now = yield from db_now(scope.core)
     if state.expires_at is None:
         yield from watch(scope, at.key, now + ttl)
-    return replace(state, ttl=ttl, expires_at=now + ttl, ttl_by_default=by_default)
+    return state.living(ttl, now + ttl, by_default)
 
 
 def _ttl_of(scope: Scope, at: Address, state: State) -> tuple[int | None, bool]:

@@ -144,3 +144,10 @@ class State:
             self.ttl, self.expires_at, since_trim, self.fenced, compacted, self.paused, self.scrubbed,
             self.ttl_by_default,
         )  # fmt: skip
+
+    def living(self, ttl: int | None, expires_at: int | None, ttl_by_default: bool) -> State:
+        """With another time to live, likewise."""
+        return State(
+            self.extents, self.head, self.pending, self.lease, self.subjects, self.run_head, self.tick, self.answered,
+            ttl, expires_at, self.since_trim, self.fenced, self.compacted, self.paused, self.scrubbed, ttl_by_default,
+        )  # fmt: skip
