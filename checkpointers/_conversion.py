@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from stepvault._core.ids import text_of
 from stepvault._core.knowledge import ThreadKey
+from stepvault._core.numbers import check_seconds
 from stepvault._core.plan import Atomic, Op
 from stepvault._core.rows import Doc, DocChange, Guard, ThreadRow
 from stepvault._core.state import State
@@ -128,6 +129,7 @@ class Conversion:
 
     def run(self, settle: float, *, rewrite: bool = False) -> Op[SealProgress]:
         """Convert everything of every tenant; `rewrite`: see `Dialect.purge`."""
+        check_seconds("settle", settle)
         core = self.scope.core
         yield from self.sealed.setup()
         yield from self.keys.at(self.keys.store.setup())

@@ -166,6 +166,8 @@ class Erasure:
         own: str = "erase",
     ) -> Op[ErasureRequest]:
         scope, eraser = self._saver._scope, self._telling(progress)
+        if plan is not None and not isinstance(plan, ErasurePlan):
+            raise ConfigurationError(f"plan must be what plan() returned, not {type(plan).__name__}.")
         while True:
             request = yield from steps.request(scope, eraser, subject, shared, reason, plan, own)
             done = yield from steps.advance(scope, eraser, request.id)
@@ -218,7 +220,7 @@ class Erasure:
         own: str,
     ) -> Op[list[ErasureRequest | StepvaultError]]:
         scope, found, eraser = self._saver._scope, list[Any](), self._telling(progress)
-        if isinstance(subjects, str):
+        if isinstance(subjects, (str, bytes)) or not isinstance(subjects, Iterable):
             raise ConfigurationError("erase_many takes a list of people; for one person, call erase.")
         asked = list(subjects)
         for subject in asked:
@@ -276,11 +278,11 @@ class Erasure:
 
     def hold(self, subject: str, reason: str) -> None:
         """Hold a person's data against erasure."""
-        self._saver._run(planning.hold(self._saver._scope, subject, reason))
+        self._saver._run(planning.hold(self._saver._scope, subject, _reason(reason)))
 
     async def ahold(self, subject: str, reason: str) -> None:
         """Async version of `hold`."""
-        await self._saver._arun(planning.hold(self._saver._scope, subject, reason))
+        await self._saver._arun(planning.hold(self._saver._scope, subject, _reason(reason)))
 
     def release(self, subject: str) -> None:
         """Lift a hold. Idempotent."""
@@ -367,6 +369,12 @@ class Erasure:
     def _journaled(self) -> list[dict[str, Any]]:
         tenant = self._saver._scope.tenant.hex()
         return [line for line in (self._journal.lines() if self._journal else ()) if line["tenant"] == tenant]
+
+
+def _reason(given: Any) -> str:
+    if not isinstance(given, str) or not given:
+        raise ConfigurationError(f"hold() takes the reason in words, not {given!r}; release() lifts a hold.")
+    return given
 
 
 def _fields(declared: Iterable[str] | Mapping[str, Any]) -> Fields:

@@ -179,7 +179,7 @@ class Inbox:
 
     def _due(self, now: datetime | None) -> Op[Sequence[PendingInterrupt]]:
         scope = self._saver._scope
-        until = (yield from scope.core.dialect.now()) if now is None else int(now.timestamp() * 1000)
+        until = (yield from scope.core.dialect.now()) if now is None else _milliseconds("now", now)
         return (yield from queries.due(scope, until))
 
     def expire(self, interrupt_id: str) -> PendingInterrupt:
@@ -219,10 +219,16 @@ class Inbox:
         return await self._arun(keeping.rebuild(self._saver._scope))
 
 
+def _milliseconds(name: str, moment: datetime) -> int:
+    if not isinstance(moment, datetime):
+        raise ConfigurationError(f"{name} must be a datetime, not {type(moment).__name__}.")
+    return int(moment.timestamp() * 1000)
+
+
 def _fields(deadline: Any, default: Any, external_ref: Any) -> dict[str, Any]:
     fields = {"default": default, "external_ref": external_ref}
     if deadline is not _UNSET:
-        fields["deadline"] = None if deadline is None else int(deadline.timestamp() * 1000)
+        fields["deadline"] = None if deadline is None else _milliseconds("deadline", deadline)
     fields = {name: value for name, value in fields.items() if value is not _UNSET}
     if not fields:
         raise ConfigurationError("amend() takes deadline=, default= or external_ref=.")

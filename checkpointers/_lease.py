@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import RunnableConfig
 
+from stepvault._core.numbers import check_seconds
 from stepvault._core.plan import Op
 from stepvault.checkpointers._ops import leasing, permits
 from stepvault.checkpointers._ops.context import LEASE_TOKEN, Address
 from stepvault.checkpointers._pauses import pause_handlers
-from stepvault.errors import ConfigurationError, StorageError
+from stepvault.errors import StorageError
 
 if TYPE_CHECKING:
     from stepvault.checkpointers._saver import BaseSaver
@@ -33,8 +34,7 @@ class ThreadLease:
     """
 
     def __init__(self, saver: BaseSaver, thread_id: str, ttl: float, expect_interrupt: str | None) -> None:
-        if ttl <= 0:
-            raise ConfigurationError(f"ttl must be more than 0 seconds, not {ttl!r}.")
+        check_seconds("ttl", ttl, above=True)
         self._saver = saver
         self._ttl = ttl
         self._expect = expect_interrupt

@@ -16,6 +16,7 @@ from stepvault._core.codec import Codec
 from stepvault._core.credentials import Credentials
 from stepvault._core.evolution import Evolution, Migration
 from stepvault._core.knowledge import Knowledge
+from stepvault._core.numbers import check_count, check_minutes
 from stepvault._core.runs import Runs
 from stepvault._drivers.entropy import Entropy
 from stepvault._drivers.gate import HybridGate, renew_after_fork
@@ -93,6 +94,8 @@ class StorageOptions:
             raise ConfigurationError(f'compression must be "auto" or None, not {options["compression"]!r}.')
         if options.get("on_conflict", "fork") not in ("fork", "raise"):
             raise ConfigurationError(f'on_conflict must be "fork" or "raise", not {options["on_conflict"]!r}.')
+        check_count("cache_bytes", options.get("cache_bytes", 0), least=0)
+        check_minutes("interrupt_deadline", options.get("interrupt_deadline"))
         return cls(**options)
 
     def serializer(self) -> TypedSerializer:
@@ -131,9 +134,18 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
         lost=OrderedDict(),
         ttl=ThreadTtl.of(options.ttl),
         retention=Retention.of(options.retention),
-        subject_keys=(options.subject_key,) if isinstance(options.subject_key, str) else tuple(options.subject_key),
+        subject_keys=_subject_keys(options),
         require_subject=options.require_subject,
         evolution=Evolution.of(
             options.state_version, options.state_migrations, options.state_schema, options.node_aliases
         ),
     )
+
+
+def _subject_keys(options: StorageOptions) -> Sequence[str]:
+    given = (options.subject_key,) if isinstance(options.subject_key, str) else options.subject_key
+    if not isinstance(given, (list, tuple)) or not all(isinstance(key, str) and key for key in given):
+        raise ConfigurationError(f"subject_key is a key of configurable, or a list of them, not {given!r}.")
+    if options.require_subject and not given:
+        raise ConfigurationError("require_subject needs a subject_key= that names people.")
+    return tuple(given)

@@ -9,6 +9,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
+from stepvault._core.numbers import check_count, check_minutes, check_seconds
 from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
 from stepvault.checkpointers._compaction import CompactingSaver
 from stepvault.checkpointers._ops import refreshing, retention, sweeping
@@ -90,8 +91,9 @@ class ExpiringSaver(CompactingSaver):
             progress: Called now and then with how many there are so far.
 
         Raises:
-            ConfigurationError: `all_tenants` on a view of one tenant.
+            ConfigurationError: `all_tenants` on a view of one tenant, or a limit that is none.
         """
+        check_count("limit", limit, optional=True)
         done = 0
         for scope in self._run(sweeping.every(self._scope, all_tenants)):
             after: Any = None
@@ -109,6 +111,7 @@ class ExpiringSaver(CompactingSaver):
         self, *, limit: int | None = None, all_tenants: bool = False, progress: Callable[[int], None] | None = None
     ) -> int:
         """Async version of `apply_ttl`."""
+        check_count("limit", limit, optional=True)
         done = 0
         for scope in await self._arun(sweeping.every(self._scope, all_tenants)):
             after: Any = None
@@ -170,7 +173,8 @@ class ExpiringSaver(CompactingSaver):
         return await self._arun(retention.tags(self._scope, self._scope.key(thread_id)))
 
     def _interval(self, minutes: float | None) -> float:
-        return minutes or self._core.ttl.sweep_interval_minutes or 5
+        given = check_minutes("sweep_interval_minutes", minutes)
+        return given or self._core.ttl.sweep_interval_minutes or 5
 
 
 class SyncSetup(ExpiringSaver):
@@ -202,6 +206,7 @@ class SyncSetup(ExpiringSaver):
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
         """End the sweeper; whether it has ended within `timeout` seconds."""
+        check_seconds("timeout", timeout, optional=True)
         return self._sweeper.stop(timeout)
 
 
@@ -230,4 +235,5 @@ class AsyncSetup(ExpiringSaver):
 
     async def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
         """End the sweeper; whether it has ended within `timeout` seconds."""
+        check_seconds("timeout", timeout, optional=True)
         return await self._task_sweeper.stop(timeout)

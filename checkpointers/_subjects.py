@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepvault._core.numbers import check_count
 from stepvault._core.plan import Op
 from stepvault.checkpointers._ops import people
 from stepvault.erasure import Assigned, SubjectPage
@@ -28,11 +29,10 @@ class Subjects:
         return await self._saver._arun(self._page(limit, cursor))
 
     def _page(self, limit: int, cursor: str | None) -> Op[SubjectPage]:
-        if limit < 1:
-            raise ConfigurationError(f"limit must be an int >= 1, not {limit!r}.")
+        check_count("limit", limit)
         try:
             after = bytes.fromhex(cursor or "")
-        except ValueError as exc:
+        except (ValueError, TypeError) as exc:
             raise ConfigurationError(f"cursor {cursor!r} is not one that list() returned.") from exc
         found, following = yield from people.page(self._saver._scope, after, limit)
         return SubjectPage(found, following.hex() if following else None)

@@ -10,6 +10,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import TTLConfig, ensure_embeddings, tokenize_path
 
 from stepvault._core.codec import Codec
+from stepvault._core.numbers import check_count, minutes_of
 from stepvault._core.people import checked_patterns
 from stepvault._keystore.keys import Keys
 from stepvault._keystore.opening import checked, keys_at
@@ -73,6 +74,7 @@ class StoreOptions:
             )
         if options.get("compression", "auto") not in ("auto", None):
             raise ConfigurationError(f'compression must be "auto" or None, not {options["compression"]!r}.')
+        check_count("cache_bytes", options.get("cache_bytes", 0), least=0)
         return cls(**options)
 
     def serializer(self) -> SerializerProtocol:
@@ -173,11 +175,13 @@ def ttl_settings(ttl: Mapping[str, Any] | None) -> TTLConfig | None:
     """Check a `ttl=` dict.
 
     Raises:
-        ConfigurationError: A key is unknown.
+        ConfigurationError: A key is unknown, or a time is none.
     """
     if ttl is None:
         return None
     unknown = sorted(ttl.keys() - _TTL_KEYS)
     if unknown:
         raise ConfigurationError(f"Unknown ttl key {unknown[0]!r}; known are {', '.join(sorted(_TTL_KEYS))}.")
+    for name in ("default_ttl", "sweep_interval_minutes"):
+        minutes_of(name, ttl.get(name))
     return cast(TTLConfig, dict(ttl))

@@ -15,6 +15,7 @@ from typing_extensions import Self
 
 from stepvault._core import plan
 from stepvault._core.ids import text_key
+from stepvault._core.numbers import check_seconds, minutes_of
 from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
 from stepvault.stores._admission import admitted, is_due
 from stepvault.stores._dialect import Dialect, Removed
@@ -243,7 +244,8 @@ class StoreShell(Door, Reindexing, BaseStore):
     # -- time to live
 
     def _interval(self, minutes: float | None) -> float:
-        return float(minutes or (self.ttl_config or {}).get("sweep_interval_minutes") or 5)
+        given = minutes_of("sweep_interval_minutes", minutes)
+        return given or minutes_of("sweep_interval_minutes", (self.ttl_config or {}).get("sweep_interval_minutes")) or 5
 
 
 class SyncManners(StoreShell):
@@ -279,6 +281,7 @@ class SyncManners(StoreShell):
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
         """End the sweeper; whether it has ended within `timeout` seconds."""
+        check_seconds("timeout", timeout, optional=True)
         return self._sweeper.stop(timeout)
 
 
@@ -324,6 +327,7 @@ class AsyncManners(StoreShell):
 
     async def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
         """End the sweeper; whether it has ended within `timeout` seconds."""
+        check_seconds("timeout", timeout, optional=True)
         return await self._task_sweeper.stop(timeout)
 
 

@@ -390,7 +390,7 @@ def test_a_real_process_ends_with_the_status_of_its_command(url: str) -> None:
         ("compact t1 --keep 1 --summarise no_such_module:f", "no module"),
         ("adopt sqlite:///{file}", "no SQLite"),
         ("repair none --to none", "no checkpoint"),
-        ("sweep --limit 0", "above 0"),
+        ("sweep --limit 0", "limit must be"),
         ("sweep --seconds nan", "seconds"),
     ],
 )

@@ -15,6 +15,7 @@ from stepvault._core.credentials import Credentials
 from stepvault._core.evolution import Evolution
 from stepvault._core.ids import id_key, text_key, text_of, thread_text
 from stepvault._core.knowledge import Knowledge, ThreadKey
+from stepvault._core.people import subjects_in
 from stepvault._core.plan import Call, Op
 from stepvault._core.ports import Port
 from stepvault._core.reads import Reads
@@ -178,22 +179,9 @@ def address_of(scope: Scope, config: Mapping[str, Any] | None) -> Address:
         addressed="checkpoint_id" in (config.get("metadata") or {}),
         bound=is_bound(configurable),
         ttl=Lifetime(configurable[TTL_KEY]) if TTL_KEY in configurable else None,
-        subjects=_subjects(configurable, scope.core.subject_keys),
+        subjects=subjects_in(configurable, scope.core.subject_keys),
         parents=configurable.get("checkpoint_map") or {},
     )
-
-
-def _subjects(configurable: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
-    """The people a config names, under any of the subject keys; one id or several under each."""
-    values = [value for key in keys if (value := configurable.get(key)) is not None]
-    if not values:
-        return ()
-    found: list[str] = []
-    for value in values:
-        for subject in value if isinstance(value, (list, tuple, set, frozenset)) else (value,):
-            if isinstance(subject, (str, int)) and not isinstance(subject, bool) and subject != "":
-                found.append(str(subject))
-    return tuple(dict.fromkeys(found))
 
 
 def config_of(key: ThreadKey, ns: bytes, checkpoint_id: str) -> RunnableConfig:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import ormsgpack
 
 from stepvault._core.codec import unpack
-from stepvault._core.ids import id_key, text_of
+from stepvault._core.ids import check_text, id_key, text_of
 from stepvault._core.knowledge import ThreadKey, View
 from stepvault._core.plan import Op
 from stepvault._core.rows import Elements, Note, Query
@@ -195,6 +195,7 @@ def resolve(scope: Scope, effect_id: str, result: Any, *, retry: bool) -> Op[Non
     Raises:
         ConfigurationError: No effect has this id, or it is done.
     """
+    check_text("effect_id", effect_id)
     digest, _, thread_id = effect_id.partition(":")
     try:
         key = bytes.fromhex(digest)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 
 from stepvault._core.knowledge import ThreadKey
+from stepvault._core.numbers import check_minutes
 from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange, ThreadRow
 from stepvault._core.state import FOREVER, State
 from stepvault.checkpointers._ops.context import TTL_KEY, Address, Core, Scope
 from stepvault.checkpointers._ops.spaces import space
-from stepvault.ttl import check_minutes
 
 SPACE = "expiry"
 _RESYNC = 60.0

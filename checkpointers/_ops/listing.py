@@ -15,6 +15,7 @@ from stepvault._core.codec import unpack
 from stepvault._core.ids import id_key, text_key
 from stepvault._core.knowledge import ThreadKey, View
 from stepvault._core.metadata import check_filter, filter_tokens, fully_indexed, matches
+from stepvault._core.numbers import check_count
 from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
 from stepvault._core.rows import Held, Loaded, Query, WriteRow
@@ -24,7 +25,7 @@ from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.expiry import is_expired
 from stepvault.checkpointers._ops.load import metadata_of, tuple_of
 from stepvault.checkpointers._ops.put import run_key, source_key, step_key
-from stepvault.errors import ConfigurationError, PayloadError
+from stepvault.errors import PayloadError
 
 _PAGE = 50
 
@@ -51,8 +52,7 @@ def start(
         ConfigurationError: A negative limit, or a filter that could never match.
         IdentifierError: An id is of a kind that cannot be stored.
     """
-    if limit is not None and (type(limit) is not int or limit < 0):
-        raise ConfigurationError(f"limit must be None or an int >= 0, not {limit!r}.")
+    check_count("limit", limit, least=0, optional=True)
     wanted = check_filter(filter, scope.core.credentials)
     query = _query(scope, (config or {}).get("configurable") or {}, (before or {}).get("configurable") or {}, wanted)
     return Listing(query if limit != 0 else None, wanted, limit)

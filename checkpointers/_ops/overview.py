@@ -8,6 +8,7 @@ from typing import Any
 
 from stepvault._core.ids import id_of, text_of
 from stepvault._core.knowledge import ThreadKey
+from stepvault._core.numbers import check_count
 from stepvault._core.plan import Op
 from stepvault._core.rows import ThreadSummary
 from stepvault._core.state import State
@@ -61,8 +62,7 @@ class ThreadPage:
 
 def threads(scope: Scope, subject: str | None, limit: int, cursor: str | None) -> Op[ThreadPage]:
     """One page of the threads of a tenant, or of those of one person."""
-    if limit < 1:
-        raise ConfigurationError(f"limit must be an int >= 1, not {limit!r}.")
+    check_count("limit", limit)
     mark = token(scope, subject) if subject is not None else None
     found: list[ThreadInfo] = []
     after: Any = _position(cursor)
@@ -96,7 +96,7 @@ def _position(cursor: str | None) -> int | None:
         return None
     try:
         return int(cursor)
-    except ValueError as exc:
+    except (ValueError, TypeError) as exc:
         raise ConfigurationError(f"cursor {cursor!r} is not one that threads() returned.") from exc
 
 

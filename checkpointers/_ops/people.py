@@ -20,7 +20,7 @@ from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, e
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import SUBJECTS, check_living, hint, joined, of_thread, token
 from stepvault.erasure import Assigned, SubjectInfo
-from stepvault.errors import SubjectErasedError
+from stepvault.errors import ConfigurationError, SubjectErasedError
 
 LINKS = "links"
 _PAGE = 100
@@ -114,6 +114,8 @@ def heal(scope: Scope, key: ThreadKey) -> Op[int]:
 
 def assign(scope: Scope, field: str, *, dry_run: bool) -> Op[Assigned]:
     """Attribute threads that name nobody by what their metadata says, the newest checkpoint that says it first."""
+    if not isinstance(field, str) or not field:
+        raise ConfigurationError(f"Threads are attributed by a key of their metadata, a str, not {field!r}.")
     done = without = 0
     after = None
     while True:

@@ -8,7 +8,7 @@ from typing import Any
 
 from stepvault._core.chunks import pack_rows, unpack_row
 from stepvault._core.codec import unpack
-from stepvault._core.ids import id_of, text_of
+from stepvault._core.ids import check_list, id_of, text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Atomic, Op
 from stepvault._core.record import Record, decode_record, decode_writes
@@ -46,6 +46,7 @@ def prune(scope: Scope, thread_ids: Sequence[Any], strategy: str) -> Op[None]:
     """
     if strategy not in ("keep_latest", "delete"):
         raise ConfigurationError(f'strategy must be "keep_latest" or "delete", not {strategy!r}.')
+    check_list("thread_ids", thread_ids)
     for thread_id in thread_ids:
         if strategy == "delete":
             yield from delete_thread(scope, thread_id)
@@ -55,6 +56,7 @@ def prune(scope: Scope, thread_ids: Sequence[Any], strategy: str) -> Op[None]:
 
 def delete_for_runs(scope: Scope, run_ids: Sequence[Any]) -> Op[None]:
     """Remove the checkpoints and writes of runs, in every thread; a thread left empty goes too."""
+    check_list("run_ids", run_ids)
     runs = {run_key(run_id) for run_id in run_ids}
     if not runs:
         return

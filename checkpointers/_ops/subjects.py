@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import ormsgpack
 
-from stepvault._core.ids import LIMITS, text_key
+from stepvault._core.ids import LIMITS
 from stepvault._core.knowledge import ThreadKey
-from stepvault._core.people import digest_of
+from stepvault._core.people import digest_of, subject_key
 from stepvault._core.plan import Op
 from stepvault._core.rows import SUBJECT, DocChange, Note, ThreadRow
 from stepvault._core.state import State
@@ -41,7 +41,7 @@ class Joined(NamedTuple):
 
 def token(scope: Scope, subject: str) -> bytes:
     """Sixteen bytes that stand for a person in the tables."""
-    return scope.mark(digest_of(scope.tenant, text_key("subject", subject)))
+    return scope.mark(digest_of(scope.tenant, subject_key(subject)))
 
 
 def is_possible(subject: str) -> bool:
@@ -195,4 +195,4 @@ def _place(scope: Scope, mark: bytes, key: ThreadKey) -> bytes:
 
 
 def _body(subject: str, key: ThreadKey) -> bytes:
-    return ormsgpack.packb([text_key("subject", subject), key.thread])
+    return ormsgpack.packb([subject_key(subject), key.thread])

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from psycopg import AsyncConnection, Connection
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from stepvault._core.numbers import check_seconds
 from stepvault._drivers.postgres import PostgresDriver
 from stepvault._drivers.postgres_connections import (
     GivenAsyncConnection,
@@ -58,9 +59,7 @@ def take_options(options: dict[str, Any], prepare_threshold: int | None) -> Post
     names = {known.name for known in fields(PostgresOptions)} & options.keys()
     chosen = {name: options.pop(name) for name in names}
     for name in ("connect_timeout", "pool_timeout", "statement_timeout"):
-        value = chosen.get(name, 1)
-        if not isinstance(value, (int, float)) or value <= 0:
-            raise ConfigurationError(f"{name} must be a number of seconds above 0, not {value!r}.")
+        check_seconds(name, chosen.get(name, 1), above=True)
     unknown = sorted(set(chosen.get("pool_config") or {}) - _POOL_ARGUMENTS)
     if unknown:
         raise ConfigurationError(f"pool_config has no {unknown[0]!r}; known are {', '.join(sorted(_POOL_ARGUMENTS))}.")

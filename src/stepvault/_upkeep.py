@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from stepvault._core.ids import text_of
+from stepvault._core.ids import check_text, text_of
 from stepvault._core.plan import Batch, Op, Stmt
 from stepvault._drivers.sqlite import path_of
 from stepvault.checkpointers._ops import measuring, people, refreshing, sweeping
@@ -141,6 +141,7 @@ def free_disk(saver: Any) -> int | None:
 def _backup(vault: Vault, url: str) -> BackupReport:
     from stepvault.vault import Vault
 
+    check_text("url", url)
     saver = vault.checkpointer
     if saver._scope.tenant:
         raise ConfigurationError("backup() copies a whole database; call it on the vault, not on a tenant's view.")

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
+from stepvault._core.numbers import check_count
 from stepvault.errors import ConfigurationError
 
 Summarise: TypeAlias = Callable[[list[Any]], Any]
@@ -82,9 +83,7 @@ class Compaction:
     count_tokens: CountTokens | None = None
 
     def __post_init__(self) -> None:
-        count = self.keep_messages
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise ConfigurationError(f"keep_messages is a whole number, at least 0, not {count!r}.")
+        check_count("keep_messages", self.keep_messages, least=0)
         if isinstance(self.keep_types, (str, type)):
             raise ConfigurationError('keep_types is a sequence such as ("system",).')
         for name in ("summarise", "count_tokens"):

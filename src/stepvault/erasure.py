@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
+from stepvault._core.people import subject_key
 from stepvault.errors import ConfigurationError, MissingDependencyError, VerifyFailedError
 
 Shared: TypeAlias = Literal["keep", "erase", "anonymise"]
@@ -158,6 +159,7 @@ def verify_receipt(receipt: Mapping[str, Any] | str, public_key: PublicKey | Ite
 
     Raises:
         VerifyFailedError: It was signed by none of these keys, or was changed since.
+        ConfigurationError: There is no key, or what was given is none.
     """
     try:
         content = read_receipt(receipt)
@@ -167,8 +169,7 @@ def verify_receipt(receipt: Mapping[str, Any] | str, public_key: PublicKey | Ite
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise VerifyFailedError("This is no receipt: it has no readable signature.") from exc
-    keys = [public_key] if isinstance(public_key, (str, bytes)) else list(public_key)
-    if not any(_signed_by(_read(key), signature, content) for key in keys):
+    if not any(_signed_by(key, signature, content) for key in read_keys(public_key)):
         raise VerifyFailedError("The receipt was not signed by this key, or was changed since.")
     return content
 
@@ -199,12 +200,28 @@ def _signed_by(key: Any, signature: bytes, content: Mapping[str, Any]) -> bool:
     return True
 
 
-def _read(public_key: PublicKey) -> Any:
+def read_keys(given: PublicKey | Iterable[PublicKey]) -> list[Any]:
+    """Public keys, to check signatures with.
+
+    Raises:
+        ConfigurationError: There is none, or something is none.
+    """
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        return [_read(given)]
+    keys = [_read(key) for key in given]
+    if not keys:
+        raise ConfigurationError("Receipts are checked with the public keys that signed them; none was given.")
+    return keys
+
+
+def _read(public_key: Any) -> Any:
     try:
         raw = bytes.fromhex(public_key) if isinstance(public_key, str) else public_key
         return _ed25519().Ed25519PublicKey.from_public_bytes(raw)
-    except ValueError as exc:
-        raise ConfigurationError("public_key is no Ed25519 public key: 32 bytes, or 64 hexadecimal digits.") from exc
+    except (ValueError, TypeError) as exc:
+        raise ConfigurationError(
+            "public_key is no Ed25519 public key: 32 bytes, or 64 hexadecimal digits, as erasure.public_key() gives it."
+        ) from exc
 
 
 def sign(body: Mapping[str, Any], private_key: bytes) -> dict[str, Any]:
@@ -219,10 +236,34 @@ def public_key_of(private_key: bytes) -> str:
     return str(key.public_key().public_bytes_raw().hex())
 
 
-def commits_to(receipt: Mapping[str, Any], salts: Iterable[str], subject: str) -> bool:
-    """Whether a receipt is about this id: true only for who has its salts, which are not in the receipt."""
-    made = {commitment(bytes.fromhex(salt), subject) for salt in salts}
-    return not made.isdisjoint(receipt.get("subject_commitments", ()))
+def commits_to(receipt: Mapping[str, Any] | str, salts: Iterable[str], subject: str) -> bool:
+    """Whether a receipt is about this id: true only for who has its salts, which are not in the receipt.
+
+    Args:
+        receipt: The receipt, or its JSON text; `verify_receipt` says whether it is genuine.
+        salts: The salts that came with it: `request.receipt["salts"]`.
+        subject: The id.
+
+    Raises:
+        VerifyFailedError: It is no receipt of an erasure.
+        ConfigurationError: The salts are none, or the id is none.
+    """
+    subject_key(subject)
+    try:
+        committed = set(read_receipt(receipt)["subject_commitments"])
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+        raise VerifyFailedError("This is no receipt of an erasure: it says nothing of whom it is about.") from exc
+    try:
+        made = {commitment(bytes.fromhex(salt), subject) for salt in _listed(salts)}
+    except (ValueError, TypeError) as exc:
+        raise ConfigurationError('salts is the list that came with the receipt: request.receipt["salts"].') from exc
+    return not made.isdisjoint(committed)
+
+
+def _listed(salts: Any) -> Iterable[str]:
+    if isinstance(salts, (str, bytes, Mapping)) or not isinstance(salts, Iterable):
+        raise TypeError
+    return salts
 
 
 def commitment(salt: bytes, subject: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepvault.erasure import PublicKey, digest_of, read_receipt, verify_receipt
-from stepvault.errors import VerifyFailedError
+from stepvault.erasure import PublicKey, digest_of, read_keys, read_receipt, verify_receipt
+from stepvault.errors import ConfigurationError, VerifyFailedError
 
 
 @dataclass(slots=True)
@@ -43,13 +43,20 @@ def verify_receipts(receipts: Mapping[str, Any], public_keys: PublicKey | Iterab
     Args:
         receipts: The receipts (or their JSON texts) by a name to report them under, such as their file's.
         public_keys: The public keys that signed them; after a rotation, all of them.
+
+    Raises:
+        ConfigurationError: There is no key, or what was given is none.
     """
-    keys = [public_keys] if isinstance(public_keys, (str, bytes)) else list(public_keys)
+    if not isinstance(receipts, Mapping):
+        raise ConfigurationError(f"receipts is a mapping of names to receipts, not {type(receipts).__name__}.")
+    if not isinstance(public_keys, (str, bytes)) and isinstance(public_keys, Iterable):
+        public_keys = list(public_keys)
+    read_keys(public_keys)  # a slip in one would have every receipt look forged
     report = ReceiptsReport()
     chains: dict[str, dict[int, tuple[str, dict[str, Any]]]] = {}
     for name, receipt in receipts.items():
         try:
-            content = verify_receipt(receipt, keys)
+            content = verify_receipt(receipt, public_keys)
             signed = read_receipt(receipt)
             chain = chains.setdefault(str(content["chain"]), {})
             number = int(content["number"])

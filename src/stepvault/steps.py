@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from typing_extensions import Self
 
+from stepvault._core.numbers import check_count
 from stepvault._core.plan import Op, arun, run
 from stepvault._steps import continuing, reading
 from stepvault._steps.building import Builder
@@ -277,8 +278,7 @@ class _Wanted:
     """Which steps are asked for, and how far that got."""
 
     def __init__(self, since: str | datetime | None, limit: int | None, run_id: str | None) -> None:
-        if limit is not None and limit < 0:
-            raise ConfigurationError(f"limit must be None or an int >= 0, not {limit!r}.")
+        check_count("limit", limit, least=0, optional=True)
         self._since, self._left, self._run_id = since, limit, run_id
         self._begun = since is None
         self.done = limit == 0

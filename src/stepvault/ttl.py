@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from stepvault._core.numbers import check_count, check_minutes, check_seconds
 from stepvault.errors import ConfigurationError
 
 _KEYS = {"default_ttl", "refresh_on_read", "sweep_interval_minutes", "sweep_limit", "sweep_seconds", "pin_interrupted"}
@@ -54,7 +55,8 @@ class ThreadTtl:
         made = cls(**given)
         for name in ("default_ttl", "sweep_interval_minutes"):
             check_minutes(name, getattr(made, name))
-        check_limits(made.sweep_limit, made.sweep_seconds)
+        check_count("sweep_limit", made.sweep_limit, optional=True)
+        check_seconds("sweep_seconds", made.sweep_seconds, optional=True)
         return made
 
 
@@ -64,23 +66,8 @@ def check_limits(limit: Any, seconds: Any) -> None:
     Raises:
         ConfigurationError: One is no number of threads above 0, or no number of seconds.
     """
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise ConfigurationError(f"The limit of a sweep is a whole number above 0, or None, not {limit!r}.")
-    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0):
-        raise ConfigurationError(f"A sweep takes a number of seconds from 0 on, or None, not {seconds!r}.")
-
-
-def check_minutes(name: str, minutes: Any) -> float | None:
-    """Minutes as a number, or None.
-
-    Raises:
-        ConfigurationError: It is no number above 0.
-    """
-    if minutes is None:
-        return None
-    if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not 0 < minutes < 10**9:
-        raise ConfigurationError(f"{name} is a number of minutes above 0, or None, not {minutes!r}.")
-    return float(minutes)
+    check_count("limit", limit, optional=True)
+    check_seconds("seconds", seconds, optional=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +138,7 @@ class Retention:
         made = cls(**given)
         check_minutes("max_age", made.max_age)
         for name in ("keep_last", "max_bytes"):
-            limit = getattr(made, name)
-            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-                raise ConfigurationError(f"{name} is a whole number above 0, or None, not {limit!r}.")
+            check_count(name, getattr(made, name), optional=True)
         return made
 
 

@@ -100,6 +100,8 @@ class TypedSerializer(SerializerProtocol):
         _one_of("fidelity", fidelity, ("upstream", "strict"))
         _one_of("secrets", secrets, ("refuse", "allow"))
         own = TypeRegistry(_REGISTRY if registry is None else registry)
+        if isinstance(types, (str, bytes)) or not isinstance(types, Iterable):
+            raise ConfigurationError(f"types must be a list of classes, not {type(types).__name__}.")
         for cls in types:
             own.register(cls)
         self._cipher = cipher.cipher if isinstance(cipher, EncryptedSerializer) else cipher

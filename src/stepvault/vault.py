@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
+from stepvault._core.ids import check_text
 from stepvault._sealing import Sealing
 from stepvault._upkeep import Upkeep
 from stepvault.checkpointers._beside import Threads
@@ -277,6 +278,7 @@ def _parts(url: str | None, options: dict[str, Any]) -> Parts:
         raise ConfigurationError(
             f"Vault.open needs to know where the data is: pass a URL or set {_ENVIRONMENT}. Forms: {_FORMS}."
         )
+    check_text("url", url)
     scheme, colon, _ = url.partition("://")
     if not colon:
         raise ConfigurationError(f"{_hidden(url)!r} is no URL. Forms: {_FORMS}.")

@@ -14,6 +14,7 @@ from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp, token
 
 from stepvault._core.ids import text_key, thread_text
 from stepvault._core.labels import THREAD_ROOT
+from stepvault._core.numbers import check_count, minutes_of
 from stepvault._core.plan import Op
 from stepvault.errors import ConfigurationError
 from stepvault.stores._dialect import ItemRow, NewItem, Reply, Work
@@ -26,8 +27,6 @@ from stepvault.stores._ops.indexing import check_index, fields_text
 from stepvault.stores._ops.searching import ExtendedSearch, Search, SearchExtras, hits_of, items_of, mode_of, search_of
 from stepvault.stores._ops.texts import texts_at, words_at
 from stepvault.stores._ops.values import encode_value, item_of, plain_value
-
-_LONGEST_TTL = 1e9  # minutes, 1,900 years: beyond, times do not fit into their columns
 
 
 @dataclass(slots=True)
@@ -95,8 +94,7 @@ def _add_search(scope: Scope, plan: Plan, position: int, op: SearchOp | Extended
 
 def _listing_prefix(op: ListNamespacesOp) -> bytes:
     for name, number in (("limit", op.limit), ("offset", op.offset), ("max_depth", op.max_depth)):
-        if (number is not None or name != "max_depth") and (type(number) is not int or number < 0):
-            raise ConfigurationError(f"{name} must be an int >= 0, not {number!r}.")
+        check_count(name, number, least=0, optional=name == "max_depth")
     return namespaces.literal_prefix(op.match_conditions or ())
 
 
@@ -111,7 +109,7 @@ def _add_put(scope: Scope, plan: Plan, op: PutOp, source: Source | None) -> None
     fields = fields_text(op.index)
     item = NewItem(
         *name,
-        ttl=None if _lives_with_a_thread(scope, op) else _minutes(op.ttl),
+        ttl=None if _lives_with_a_thread(scope, op) else minutes_of("ttl", op.ttl),
         thread=text_key("thread_id", thread_text(source.thread_id)) if source else None,
         checkpoint=text_key("checkpoint_id", source.checkpoint_id) if source and source.checkpoint_id else None,
         tokens=tokens_of(value),
@@ -135,18 +133,6 @@ def _paths(op: PutOp, default: Any) -> list[Path]:
     if op.index is None:
         return list(default)
     return [(path, "$" if path == "$" else tokenize_path(path)) for path in op.index]
-
-
-def _minutes(ttl: Any) -> float | None:
-    if ttl is None:
-        return None
-    try:
-        minutes = -1.0 if isinstance(ttl, bool) else float(ttl)
-    except (TypeError, ValueError):
-        minutes = -1.0
-    if not 0 <= minutes <= _LONGEST_TTL:
-        raise ConfigurationError(f"ttl is None or a number of minutes from 0 to {_LONGEST_TTL:g}, not {ttl!r}.")
-    return minutes
 
 
 def vectors(scope: Scope, plan: Plan) -> Op[tuple[dict[str, bytes], ...]]:

@@ -188,8 +188,8 @@ def namespace_of(user: str | None, scope: Sequence[str]) -> tuple[str, ...]:
     labels = check_labels(scope)
     if user is None:
         return (SHARED_ROOT, *labels)
-    if not isinstance(user, str):
-        raise ConfigurationError(f"user is the id of a person, a str, not {type(user).__name__}.")
+    if not isinstance(user, str) or not user:
+        raise ConfigurationError(f"user is the id of a person, a str that is not empty, not {user!r:.40}.")
     return (USER_ROOT, label_of(user), *labels)
 
 

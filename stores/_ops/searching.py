@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langgraph.store.base import SearchOp
 
+from stepvault._core.numbers import check_count, check_number
 from stepvault._core.plan import Op
 from stepvault.errors import ConfigurationError
 from stepvault.stores._dialect import Find, Found, ItemRow, Match, Near, Work
@@ -109,9 +110,9 @@ def search_of(scope: Scope, op: SearchOp, extras: SearchExtras, vector: bytes | 
         InvalidNamespaceError: The prefix has a label that cannot be.
     """
     for name, number in (("limit", op.limit), ("offset", op.offset)):
-        if type(number) is not int or number < 0:
-            raise ConfigurationError(f"{name} must be an int >= 0, not {number!r}.")
+        check_count(name, number, least=0)
     mode = mode_of(scope, op.query, extras.mode)
+    check_number("min_score", extras.min_score)
     if extras.min_score is not None and mode is None:
         raise ConfigurationError("min_score needs a query: without one nothing is ranked.")
     matches = compile_filter(op.filter)

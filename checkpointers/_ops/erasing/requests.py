@@ -82,7 +82,8 @@ def get(scope: Scope, request_id: str) -> Op[Request]:
     Raises:
         ConfigurationError: There is none.
     """
-    docs = yield from scope.core.dialect.get_docs(space(scope, SPACE), [_REQUEST + request_id.encode()])
+    key = request_id.encode("utf-8", "surrogatepass") if isinstance(request_id, str) else b""
+    docs = yield from scope.core.dialect.get_docs(space(scope, SPACE), [_REQUEST + key])
     if not docs:
         raise ConfigurationError(f"No erasure has the id {request_id!r}.")
     return _unpack(scope, docs[0].body)

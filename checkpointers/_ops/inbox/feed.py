@@ -29,7 +29,7 @@ def changes(scope: Scope, cursor: str | None) -> Op[ChangePage]:
     """
     try:
         after = bytes.fromhex(cursor or "")
-    except ValueError as exc:
+    except (ValueError, TypeError) as exc:
         raise ConfigurationError(f"cursor {cursor!r} is not one that changes() returned.") from exc
     told: list[Change] = []
     while True:

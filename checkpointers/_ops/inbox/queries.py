@@ -8,8 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from stepvault._core.chunks import unpack_row
 from stepvault._core.codec import unpack
-from stepvault._core.ids import thread_text
+from stepvault._core.ids import check_text, thread_text
 from stepvault._core.knowledge import ThreadKey
+from stepvault._core.numbers import check_count
+from stepvault._core.people import subject_key
 from stepvault._core.plan import Op
 from stepvault._core.record import decode_record
 from stepvault._core.renames import Aliases
@@ -127,14 +129,13 @@ def check_page(status: str | None, limit: int) -> None:
     """Raise ConfigurationError for a status or a limit that does not exist."""
     if status is not None and status not in STATUSES:
         raise ConfigurationError(f"status must be one of {', '.join(STATUSES)}, not {status!r}.")
-    if limit < 1:
-        raise ConfigurationError(f"limit must be at least 1, not {limit!r}.")
+    check_count("limit", limit)
 
 
 def _position(cursor: str | None) -> bytes:
     try:
         return bytes.fromhex(cursor or "")
-    except ValueError as exc:
+    except (ValueError, TypeError) as exc:
         raise ConfigurationError(f"cursor {cursor!r} is not one that the inbox returned.") from exc
 
 
@@ -285,6 +286,7 @@ def by_id(scope: Scope, public: str) -> Op[Found]:
     Raises:
         InterruptNotFoundError: No thread has it.
     """
+    check_text("interrupt_id", public)
     interrupt_id, _, _ = public.partition(":")
     places = yield from index.places(scope, index.IDS + index.digest_of(interrupt_id), b"", 1000)
     for _, hit in (yield from verified(scope, places)):
@@ -310,7 +312,16 @@ def _by_present_id(scope: Scope, interrupt_id: str) -> Op[Found | None]:
 
 
 def wanted(subject: str | None, thread_id: Any, node: str | None, external_ref: str | None, aliases: Aliases) -> Wanted:
-    """The filter of a list."""
+    """The filter of a list.
+
+    Raises:
+        IdentifierError: What is looked for is no text.
+    """
+    if subject is not None:
+        subject_key(subject)
+    for name, value in (("node", node), ("external_ref", external_ref)):
+        if value is not None:
+            check_text(name, value)
 
     def fits(interrupt: PendingInterrupt) -> bool:
         return (

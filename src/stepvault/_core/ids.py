@@ -97,6 +97,26 @@ def check_names(kind: str, names: Iterable[Any]) -> None:
         raise IdentifierError(f"{kind} must be a str, not {type(wrong).__name__}.") from None
 
 
+def check_text(name: str, value: Any) -> None:
+    """Refuse an id that is no text.
+
+    Raises:
+        IdentifierError: It is none.
+    """
+    if not isinstance(value, str):
+        raise IdentifierError(f"{name} must be a str, not {type(value).__name__}.")
+
+
+def check_list(name: str, value: Any) -> None:
+    """Refuse one id where several are asked for: a text is a sequence too, of letters.
+
+    Raises:
+        IdentifierError: It is no list of ids.
+    """
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise IdentifierError(f"{name} must be a list of ids, not {type(value).__name__}.")
+
+
 def new_uid() -> bytes:
     """Sixteen random bytes that name one generation of a thread."""
     return uuid.uuid4().bytes

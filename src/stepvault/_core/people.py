@@ -3,14 +3,55 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
+from stepvault._core.ids import text_key
 from stepvault._core.labels import owner_of
-from stepvault.errors import ConfigurationError
+from stepvault.errors import ConfigurationError, IdentifierError
 
 HOLE = "{subject}"
+
+
+def subject_key(subject: Any) -> bytes:
+    """A person's id as bytes.
+
+    Raises:
+        IdentifierError: It is no text, or an empty one, or too long.
+    """
+    key = text_key("subject", subject)
+    if not key:
+        raise IdentifierError("subject must not be empty: an empty text is nobody's id.")
+    return key
+
+
+def subjects_in(configurable: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
+    """The people a config names, under any of the subject keys; one id or several under each.
+
+    Raises:
+        IdentifierError: What stands there can be nobody's id. Passed over, the data would be found by no erasure.
+    """
+    found: dict[str, None] = {}
+    for key in keys:
+        value = configurable.get(key)
+        for subject in value if isinstance(value, (list, tuple, set, frozenset)) else (value,):
+            if subject is None or (name := _id_of(key, subject)) == "":
+                continue  # nobody
+            found.setdefault(name)
+    return tuple(found)
+
+
+def _id_of(key: str, subject: Any) -> str:
+    if isinstance(subject, str):
+        return str.__str__(subject)  # of an enum its value
+    if isinstance(subject, (int, UUID)) and not isinstance(subject, bool):
+        return str(subject)
+    raise IdentifierError(
+        f"configurable[{key!r}] names whose data this is: a str, an int or a UUID, or a list of them, not "
+        f"{type(subject).__name__}. If it names nobody, open with another subject_key=."
+    )
 
 
 def checked_patterns(patterns: Any) -> Sequence[Sequence[str]] | None:

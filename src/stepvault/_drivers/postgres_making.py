@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from psycopg import AsyncConnection, Connection
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from stepvault._core.numbers import check_seconds
 from stepvault._drivers.borrowed import BorrowedDriver
 from stepvault._drivers.postgres import PostgresDriver
 from stepvault._drivers.postgres_connections import (
@@ -57,9 +58,7 @@ class ConnectionOptions:
         if chosen.get("pool_config", {}) is None:
             del chosen["pool_config"]
         for name in ("connect_timeout", "pool_timeout", "statement_timeout"):
-            value = chosen.get(name, 1)
-            if not isinstance(value, (int, float)) or value <= 0:
-                raise ConfigurationError(f"{name} must be a number of seconds above 0, not {value!r}.")
+            check_seconds(name, chosen.get(name, 1), above=True)
         return cls(**chosen)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import NoScriptError, ResponseError
 
+from stepvault._core.numbers import check_count, check_seconds
 from stepvault._core.plan import Batch, Command, Script
 from stepvault.errors import StorageUnavailableError
 
@@ -37,6 +38,10 @@ class Settings:
     limit: int
     wait_replicas: int = 0
     wait_timeout: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_count("wait_replicas", self.wait_replicas, least=0)
+        check_seconds("wait_timeout", self.wait_timeout, above=True)
 
     def words(self, statement: Any, *, text: bool = False) -> tuple[Any, ...]:
         """A statement as it is sent; a script by its digest, or by its text for a server that does not know it."""

@@ -12,6 +12,7 @@ from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
+from stepvault._core.numbers import check_seconds
 from stepvault._core.plan import Batch, Mode, Op, Stmt, run
 from stepvault._drivers.gate import renew_after_fork
 from stepvault._drivers.sqlite_errors import THEIRS, ours, translated
@@ -43,6 +44,7 @@ class SqliteDriver:
     ) -> None:
         if synchronous is not None and synchronous.upper() not in _SYNCHRONOUS:
             raise ConfigurationError(f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}.")
+        check_seconds("busy_timeout", busy_timeout)
         self.path = path
         self.lock = threading.RLock()
         self._given = connection

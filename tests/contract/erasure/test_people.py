@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import sys
+from enum import Enum
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import ormsgpack
 import pytest
@@ -22,10 +25,14 @@ from stepvault.checkpointers._ops.erasing import steps
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import SUBJECTS, hint, token
 from stepvault.checkpointers._subjects import Subjects
-from stepvault.errors import ConfigurationError, HoldError, SubjectErasedError
+from stepvault.errors import ConfigurationError, HoldError, IdentifierError, SubjectErasedError
 from tests.contract.building import config, put
 from tests.contract.erasure.test_erasure import erasure_of, filled, names
 from tests.contract.matrix import AsAsync, Database, InThreads
+
+
+class Person(str, Enum):
+    ANN = "ann"
 
 
 def subjects_of(saver: Any) -> Any:
@@ -234,3 +241,46 @@ def _rest(op: Any, reply: Any) -> Any:
             request = op.send((yield request))
         except StopIteration as stop:
             return stop.value
+
+
+async def test_ids_that_are_numbers_or_uuids_are_their_text(database: Database) -> None:
+    saver, uuid = await database.saver(), UUID("01234567-89ab-cdef-0123-456789abcdef")
+    for thread, who in (("1", 42), ("2", uuid), ("3", {"bob", 42}), ("4", Person.ANN), ("5", None), ("6", ["", None])):
+        await put(saver, {"a": 1}, at=config(thread, user_id=who))
+    found = {info.thread_id: set(info.subjects) for info in await saver.athreads()}
+    assert found == {"1": {"42"}, "2": {str(uuid)}, "3": {"42", "bob"}, "4": {"ann"}, "5": set(), "6": set()}
+    assert {thread.thread_id for thread in (await erasure_of(saver).aplan("42")).threads} == {"1", "3"}
+
+
+async def test_what_can_be_nobodys_id_is_refused_and_nothing_is_stored_unattributed(database: Database) -> None:
+    saver = await database.saver()
+    for who in (b"ann", True, 1.5, {"id": "ann"}, ["ann", b"bob"], [["ann"]], object()):
+        with pytest.raises(IdentifierError, match="user_id"):
+            await put(saver, {"a": 1}, at=config(user_id=who))
+        with pytest.raises(IdentifierError, match="user_id"):
+            await saver.aput_writes(config("t", "", "1", user_id=who), [("a", 1)], "task")
+    assert len(await saver.athreads()) == 0
+    careless = await database.saver(subject_key=())
+    await put(careless, {"a": 1}, at=config(user_id={"id": "ann"}))
+    assert [info.subjects for info in await saver.athreads()] == [()]
+    for slip in (5, "", [""], None):
+        with pytest.raises(ConfigurationError, match="subject_key"):
+            database.unprepared(subject_key=slip)
+    with pytest.raises(ConfigurationError, match="require_subject"):
+        database.unprepared(subject_key=(), require_subject=True)
+
+
+async def test_limits_and_lists_of_a_wrong_kind_are_refused(database: Database) -> None:
+    saver = await database.saver(ttl={"default_ttl": 5})
+    await put(saver, {"a": 1}, at=config("a"))
+    for verb in (
+        lambda: saver.aapply_ttl(limit=-1),
+        lambda: saver.athreads(limit=True),
+        lambda: saver.athreads(limit=2**63),
+        lambda: saver.asweep(limit=0),
+        lambda: saver.aprune("a", strategy="delete"),
+        lambda: saver.adelete_for_runs("a"),
+    ):
+        with pytest.raises(ConfigurationError, match="must be"):
+            await verb()
+    assert len(await saver.athreads(limit=sys.maxsize)) == 1

@@ -57,7 +57,7 @@ async def test_a_memory_comes_back_and_is_replaced(stores: Stores, store: Any) -
 
 async def test_people_and_scopes_do_not_leak(stores: Stores, store: Any) -> None:
     memories = over(stores, store)
-    people = [None, "ann", "ann2", "ann.b", "ann%2Eb", "%", "", "a\0b"]
+    people = [None, "ann", "ann2", "ann.b", "ann%2Eb", "%", " ", "a\0b"]
     for user in people:
         for scope in ((), ("team",), ("team", "blue"), ("teams",)):
             await memories.aupsert(f"{user!r} in {scope}", id="same", scope=scope, user=user)
@@ -76,6 +76,8 @@ async def test_people_and_scopes_do_not_leak(stores: Stores, store: Any) -> None
     assert await memories.aclear(scope=("team",), user=None) == 2
     assert len(await memories.alist(user="ann2")) == 4
     assert len(await memories.alist()) == 2
+    with pytest.raises(ConfigurationError, match="not empty"):  # nobody's, and so in nobody's erasure
+        await memories.aupsert("x", user="")
     with pytest.raises(InvalidNamespaceError):
         await memories.aupsert("x", scope=("a.b",))
     with pytest.raises(ConfigurationError, match="user"):
