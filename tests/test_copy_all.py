@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tracemalloc
 from pathlib import Path
@@ -55,6 +56,39 @@ def official(official_url: str) -> Any:
 def history(saver: Any) -> list[Any]:
     states = GRAPH.compile(checkpointer=saver).get_state_history(config("t"))
     return [(state.config, state.values, state.next, state.interrupts, state.metadata["step"]) for state in states]
+
+
+def test_a_database_is_not_copied_onto_itself(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Under another spelling of its URL too; between tenants it is a copy like others."""
+    postgres, redis = request.getfixturevalue("postgres_url"), request.getfixturevalue("redis_url")
+    (tmp_path / "folder").mkdir()
+    for url, again, options in (
+        (f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/folder/../a.db", {}),
+        (f"sqlite:///{tmp_path}/sealed.db", f"sqlite:///{tmp_path}/sealed.db", {"keyring": Keyring.generate()}),
+        (postgres, f"{postgres}{'&' if '?' in postgres else '?'}application_name=other", {}),
+        (redis, redis, {}),
+    ):
+        with Vault.open(url, **options) as source, Vault.open(again, **options) as target:
+            source.checkpointer.put(config(), checkpoint({"a": 1}), {}, {})
+            source.store.put(("a",), "k", {"n": 1})
+            for one, other in ((source.checkpointer, target.checkpointer), (source.store, target.store)):
+                for copied in (one, other):
+                    with pytest.raises(ConfigurationError, match="are one database"):
+                        copy_all(one, copied)
+            with pytest.raises(ConfigurationError, match=r"something in the database|give a backup a file"):
+                source.backup(again)
+            assert copy_all(source.checkpointer, target.for_tenant("acme").checkpointer) == 1
+            assert copy_all(source.store, target.for_tenant("acme").store) == 1
+        asyncio.run(_acopied(url, again, options))
+    result = CliRunner().invoke(app, ["--url", url, "copy", again])
+    assert isinstance(result.exception, ConfigurationError)
+
+
+async def _acopied(url: str, again: str, options: Any) -> None:
+    async with Vault.open(url, **options) as source, Vault.open(again, **options) as target:
+        for one, other in ((source.checkpointer, target.checkpointer), (source.store, target.store)):
+            with pytest.raises(ConfigurationError, match="are one database"):
+                await acopy_all(one, other)
 
 
 def test_from_the_official_saver_and_back(official: Any, tmp_path: Path) -> None:

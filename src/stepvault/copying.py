@@ -5,6 +5,7 @@ What to ask of whom is written once, as generators; sync and async differ only i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +13,12 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.store.base import BaseStore
 
+from stepvault._core.plan import Op
+from stepvault.checkpointers._ops import traces as saver_traces
 from stepvault.checkpointers._saver import BaseSaver
 from stepvault.errors import ConfigurationError
+from stepvault.stores._ops import traces as store_traces
+from stepvault.stores._store import StoreShell
 
 _PAGE = 500
 
@@ -32,7 +37,15 @@ class _Ask:
     keep: Callable[[Any], Any] | None = None  # what to keep of each thing that an iterator brings
 
 
-_Asking = Generator[_Ask, Any, int]
+@dataclass(frozen=True, slots=True)
+class _Do:
+    """An operation of one of the two, which is ours."""
+
+    whom: Any
+    op: Op[Any]
+
+
+_Asking = Generator[_Ask | _Do, Any, int]
 
 
 def copy_all(source: Copied, target: Copied, *, progress: Callable[[int], None] = lambda _: None) -> int:
@@ -50,7 +63,7 @@ def copy_all(source: Copied, target: Copied, *, progress: Callable[[int], None] 
         How many threads or items were copied.
 
     Raises:
-        ConfigurationError: The two are not of one kind.
+        ConfigurationError: The two are not of one kind, or one and the same.
     """
     asking = _copying(source, target, progress)
     answer: Any = None
@@ -59,6 +72,9 @@ def copy_all(source: Copied, target: Copied, *, progress: Callable[[int], None] 
             ask = asking.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
+        if isinstance(ask, _Do):
+            answer = ask.whom._run(ask.op)
+            continue
         answer = getattr(ask.whom, ask.method)(*ask.args, **ask.named)
         if ask.keep is not None:
             answer = [ask.keep(each) for each in answer]
@@ -73,16 +89,37 @@ async def acopy_all(source: Copied, target: Copied, *, progress: Callable[[int],
             ask = asking.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
+        if isinstance(ask, _Do):
+            answer = await ask.whom._arun(ask.op)
+            continue
         answer = getattr(ask.whom, f"a{ask.method}")(*ask.args, **ask.named)
         answer = [ask.keep(each) async for each in answer] if ask.keep is not None else await answer
 
 
 def _copying(source: Copied, target: Copied, progress: Callable[[int], None]) -> _Asking:
-    if isinstance(source, BaseCheckpointSaver) and isinstance(target, BaseCheckpointSaver):
-        return _threads(source, target, progress)
-    if isinstance(source, BaseStore) and isinstance(target, BaseStore):
-        return _items(source, target, progress)
-    raise ConfigurationError("Both must be savers, or both stores.")
+    savers = isinstance(source, BaseCheckpointSaver) and isinstance(target, BaseCheckpointSaver)
+    if not savers and not (isinstance(source, BaseStore) and isinstance(target, BaseStore)):
+        raise ConfigurationError("Both must be savers, or both stores.")
+    pair: Any = (source, target)
+    one = source is target
+    if isinstance(source, BaseSaver) and isinstance(target, BaseSaver):
+        one = one or (yield from _is_one(source, target, saver_traces))
+    if isinstance(source, StoreShell) and isinstance(target, StoreShell):
+        one = one or (yield from _is_one(source, target, store_traces))
+    if one:
+        raise ConfigurationError("Source and target are one database; nothing was copied.")
+    return (yield from (_threads if savers else _items)(*pair, progress))
+
+
+def _is_one(source: Any, target: Any, traces: Any) -> Generator[_Do, Any, bool]:
+    """Whether two views look at the same data of the same tenant."""
+    if source.tenant != target.tenant:
+        return False
+    here, there, trace = source._scope.core.dialect, target._scope.core.dialect, os.urandom(16)
+    yield _Do(target, traces.leave(there, trace))
+    found = yield _Do(source, traces.is_there(here, trace))
+    yield _Do(target, traces.remove(there, trace))
+    return bool(found)
 
 
 def _threads(
