@@ -100,7 +100,6 @@ def _copying(source: Copied, target: Copied, progress: Callable[[int], None]) ->
     savers = isinstance(source, BaseCheckpointSaver) and isinstance(target, BaseCheckpointSaver)
     if not savers and not (isinstance(source, BaseStore) and isinstance(target, BaseStore)):
         raise ConfigurationError("Both must be savers, or both stores.")
-    pair: Any = (source, target)
     one = source is target
     if isinstance(source, BaseSaver) and isinstance(target, BaseSaver):
         one = one or (yield from _is_one(source, target, saver_traces))
@@ -108,7 +107,8 @@ def _copying(source: Copied, target: Copied, progress: Callable[[int], None]) ->
         one = one or (yield from _is_one(source, target, store_traces))
     if one:
         raise ConfigurationError("Source and target are one database; nothing was copied.")
-    return (yield from (_threads if savers else _items)(*pair, progress))
+    copy: Any = _threads if savers else _items
+    return (yield from copy(source, target, progress))  # type: ignore[no-any-return]
 
 
 def _is_one(source: Any, target: Any, traces: Any) -> Generator[_Do, Any, bool]:
