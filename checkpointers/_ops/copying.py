@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from stepvault._core.ids import new_uid, text_of
 from stepvault._core.knowledge import ThreadKey
@@ -14,7 +15,7 @@ from stepvault.checkpointers._ops import reads, subjects, transfer
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import MINUTE, db_now, is_over, watch
 from stepvault.checkpointers._ops.holding import turn
-from stepvault.checkpointers._ops.inbox import keeping
+from stepvault.checkpointers._ops.inbox import decisions, keeping
 from stepvault.checkpointers._ops.transfer import Whole
 from stepvault.errors import ConfigurationError, ConflictError, StepvaultError
 
@@ -41,7 +42,7 @@ def copy_thread(scope: Scope, source_id: Any, target_id: Any) -> Op[None]:
     except StepvaultError:
         yield from _withdraw(scope, at)
         raise
-    if not copied:
+    if not isinstance(copied, list):
         yield from _withdraw(scope, at)
     if copied is False:
         yield from subjects.check_named(scope, at)  # whoever erases them has closed the target
@@ -49,8 +50,15 @@ def copy_thread(scope: Scope, source_id: Any, target_id: Any) -> Op[None]:
             f"Thread {text_of(target.thread)!r} exists; nothing was copied. Delete it first or choose another id."
         )
     scope.core.knowledge.forget(target)
-    if copied:
+    if copied is not None:
+        yield from _settle_deciders(scope, copied)
         yield from reads.pin_copy(scope, target)
+
+
+def _settle_deciders(scope: Scope, deciders: Sequence[str]) -> Op[None]:
+    """Take those out of a copy who were erased while it was made: nobody saw the hints that lead to it."""
+    for mark in (yield from subjects.erased(scope, [subjects.token(scope, by) for by in deciders])):
+        yield from decisions.rename_deciders(scope, mark, ())
 
 
 def _people(scope: Scope, source: ThreadKey) -> Op[tuple[str, ...]]:
@@ -63,7 +71,8 @@ def _withdraw(scope: Scope, at: Address) -> Op[None]:
     yield from subjects.forget(scope, [subjects.Left(at.key, marks, ())])
 
 
-def _copy(scope: Scope, source: ThreadKey, at: Address) -> Op[bool | None]:
+def _copy(scope: Scope, source: ThreadKey, at: Address) -> Op[list[str] | Literal[False] | None]:
+    """Who decided in the copy; False if the target exists, None if the source does not."""
     target = at.key
     found = yield from _found(scope, source)
     if found is None or (yield from is_over(scope.core, found.thread)):
@@ -78,8 +87,7 @@ def _copy(scope: Scope, source: ThreadKey, at: Address) -> Op[bool | None]:
     guard = Guard(target, None, new_uid(), scope.core.random(8), state.pack())
     if not (yield from _copy_rows(scope, found, guard)):
         return False
-    yield from keeping.settle_copy(scope, target)
-    return True
+    return (yield from keeping.settle_copy(scope, target))
 
 
 def _found(scope: Scope, source: ThreadKey) -> Op[Skeleton | Whole | None]:

@@ -10,7 +10,7 @@ tombstone first and reads the hints then, so either they see the hint, or the wr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -42,6 +42,11 @@ class Joined(NamedTuple):
 def token(scope: Scope, subject: str) -> bytes:
     """Sixteen bytes that stand for a person in the tables."""
     return scope.mark(digest_of(scope.tenant, subject_key(subject)))
+
+
+def pseudonym(mark: bytes) -> str:
+    """What decisions are by, of somebody who was erased."""
+    return f"erased:{mark.hex()[:12]}"
 
 
 def is_possible(subject: str) -> bool:
@@ -122,9 +127,8 @@ def hint(scope: Scope, subject: str, key: ThreadKey) -> DocChange:
 
 def check_living(scope: Scope, tokens: Mapping[bytes, str]) -> Op[None]:
     """Refuse people who were erased and not let in again."""
-    for stone in (yield from scope.core.dialect.get_docs(space(scope, TOMBSTONES), list(tokens))):
-        if ormsgpack.unpackb(stone.body).get("standing"):
-            raise SubjectErasedError
+    if (yield from erased(scope, list(tokens))):
+        raise SubjectErasedError
 
 
 def of_thread(scope: Scope, thread: ThreadRow) -> Op[tuple[str, ...]]:
@@ -179,10 +183,29 @@ def note_decider(scope: Scope, key: ThreadKey, interrupt_id: str, by: str) -> Op
     """
     mark = token(scope, by)
     yield from check_living(scope, {mark: by})
-    place = _decision(scope, mark, key, interrupt_id)
-    change = DocChange(place, ormsgpack.packb([key.thread, interrupt_id]), scope.core.random(8))
-    yield from scope.core.dialect.write_docs(space(scope, DECIDERS), [change])
+    yield from announce_deciders(scope, key, [(by, interrupt_id)])
     yield from check_living(scope, {mark: by})
+
+
+def announce_deciders(scope: Scope, key: ThreadKey, decided: Iterable[tuple[str, str]]) -> Op[None]:
+    """Write the hints that lead people to decisions of theirs in a thread."""
+    changes = [decider_hint(scope, key, interrupt_id, by) for by, interrupt_id in decided]
+    if changes:
+        yield from scope.core.dialect.write_docs(space(scope, DECIDERS), changes)
+
+
+def decider_hint(scope: Scope, key: ThreadKey, interrupt_id: str, by: str) -> DocChange:
+    """What leads from a person to a decision of theirs."""
+    place = _decision(scope, token(scope, by), key, interrupt_id)
+    return DocChange(place, ormsgpack.packb([key.thread, interrupt_id]), scope.core.random(8))
+
+
+def erased(scope: Scope, marks: Sequence[bytes]) -> Op[list[bytes]]:
+    """Those of these people who were erased and not let in again."""
+    if not marks:
+        return []
+    stones = yield from scope.core.dialect.get_docs(space(scope, TOMBSTONES), marks)
+    return [stone.key for stone in stones if ormsgpack.unpackb(stone.body).get("standing")]
 
 
 def _decision(scope: Scope, mark: bytes, key: ThreadKey, interrupt_id: str) -> bytes:

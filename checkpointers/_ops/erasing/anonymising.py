@@ -40,7 +40,7 @@ class Person:
     @property
     def pseudonym(self) -> str:
         """What decisions of theirs are by."""
-        return f"erased:{self.marks[0].hex()[:12]}"
+        return subjects.pseudonym(self.marks[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from stepvault._core.state import State
 from stepvault.checkpointers._ops import people
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.erasing.items import Items
+from stepvault.checkpointers._ops.inbox import decisions
 from stepvault.checkpointers._ops.spaces import space
-from stepvault.checkpointers._ops.subjects import DECIDERS, TOMBSTONES, token
+from stepvault.checkpointers._ops.subjects import TOMBSTONES, token
 from stepvault.erasure import ErasurePlan, PlannedThread
 from stepvault.errors import HoldError
 
@@ -36,13 +37,13 @@ def plan(scope: Scope, subject: str, items: Items, *, derived: bool = False) -> 
     marks = {token(scope, name) for name in ids}
     threads = yield from _threads(scope, marks)
     namespaces = yield from items.count(lambda name: name in ids)
-    decisions = 0
+    decided = 0
     for mark in marks:
-        decisions += yield from _decisions(scope, mark)
+        decided += yield from _decisions(scope, mark)
     content = [
         sorted((thread.thread_id, thread.shared) for thread in threads.theirs),
         sorted((list(namespace), count) for namespace, count in namespaces.items()),
-        decisions,
+        decided,
     ]
     digest = hashlib.sha256(json.dumps([sorted(ids), content], sort_keys=True).encode()).hexdigest()
     other = yield from items.unattributed()
@@ -52,7 +53,7 @@ def plan(scope: Scope, subject: str, items: Items, *, derived: bool = False) -> 
         mine = {thread.thread_id for thread in threads.theirs}
         written = yield from items.derived(mine, lambda name: name in ids)
     return ErasurePlan(
-        subject, ids, threads.theirs, namespaces, decisions, threads.nobodys, other, held, digest, written
+        subject, ids, threads.theirs, namespaces, decided, threads.nobodys, other, held, digest, written
     )  # fmt: skip
 
 
@@ -76,9 +77,9 @@ def _threads(scope: Scope, marks: Collection[bytes]) -> Op[_Threads]:
 def _decisions(scope: Scope, mark: bytes) -> Op[int]:
     count, after = 0, b""
     while True:
-        docs = yield from scope.core.dialect.docs(space(scope, DECIDERS), mark, after, _PAGE)
-        count += len(docs)
-        if len(docs) < _PAGE:
+        docs, found = yield from decisions.decided_by(scope, mark, after)
+        count += len(found)
+        if len(docs) < decisions.DECISIONS:
             return count
         after = docs[-1].key
 

@@ -14,30 +14,28 @@ from stepvault.checkpointers._ops.erasing import requests
 from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.inbox.entries import moment
 from stepvault.checkpointers._ops.spaces import space
-from stepvault.erasure import PurgeStep, SigningKey, commitment, digest_of, public_key_of, sign
+from stepvault.erasure import PurgeStep, SigningKey, digest_of, public_key_of, sign
 
 _RECEIPTS, _SIGNING = "receipts", "signing"
 _LAST = b"last"
 
 
 def first(scope: Scope, issuer: str, current: Request) -> Op[Request]:
-    """Write the receipt of an erasure and forget the names: from here on only tokens are known."""
-    salts = [scope.core.random(16) for _ in current.subjects]
-    pairs = zip(salts, current.subjects, strict=True)
+    """Write the receipt of an erasure."""
     body = {
-        "subject_commitments": sorted(commitment(salt, subject) for salt, subject in pairs),
+        "subject_commitments": current.commitments,
         "own": current.own, "shared": current.shared, "requested_at": moment(current.requested).isoformat(),
         "tombstoned_at": moment(current.tombstoned).isoformat(),
         "verified_at": moment(current.verified).isoformat(), "removed": current.counts, "remaining": 0,
         "unattributed": current.unattributed, "hooks": current.hooks, "purge": _shown(current.steps),
     }  # fmt: skip
-    kept = {"receipt": body, "salts": [salt.hex() for salt in salts]}
+    kept = {"receipt": body, "salts": current.salts}
     stored = yield from _issue(scope, issuer, current, b"r" + current.id.encode(), kept)
 
     def end(present: Request) -> Request:
         if present.state != current.state:
             return present
-        return replace(present, state="receipted", receipt=stored, subjects=[])
+        return replace(present, state="receipted", receipt=stored, lists=[])
 
     return (yield from requests.change(scope, current.id, end))
 

@@ -25,7 +25,10 @@ _PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is kept of an erasure. The subject's names go when the receipt is written; their tokens stay."""
+    """What is kept of an erasure. The subject's names go before the purge, so that they leave files with it.
+
+    What the receipt says of them, and where questions to them are listed, is worked out by then; their tokens stay.
+    """
 
     id: str
     state: str
@@ -43,6 +46,9 @@ class Request:
     receipt: dict[str, Any] | None = None
     follow_ups: list[dict[str, Any]] = field(default_factory=list)
     own: str = "erase"  # what becomes of threads that are theirs alone
+    salts: list[str] = field(default_factory=list)
+    commitments: list[str] = field(default_factory=list)
+    lists: list[bytes] = field(default_factory=list)  # of the inbox
 
     @property
     def steps(self) -> list[PurgeStep]:

@@ -14,6 +14,7 @@ from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.erasing import requests
 from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.erasing.steps import Eraser, advance
+from stepvault.checkpointers._ops.inbox import decisions
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import SUBJECTS, TOMBSTONES, token
 from stepvault.erasure import ErasureRequest
@@ -77,4 +78,5 @@ def _is_known(scope: Scope, eraser: Eraser, mark: bytes) -> Op[bool]:
     if not ormsgpack.unpackb(stones[0].body).get("standing"):
         return True
     yield from eraser.items.refuse([mark])
-    return not (yield from scope.core.dialect.docs(space(scope, SUBJECTS), mark, b"", 1))
+    _, decided = yield from decisions.decided_by(scope, mark, b"")
+    return not decided and not (yield from scope.core.dialect.docs(space(scope, SUBJECTS), mark, b"", 1))

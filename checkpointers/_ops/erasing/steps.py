@@ -15,7 +15,7 @@ from stepvault._core.plan import Call, Op
 from stepvault._core.rows import DocChange, Elements, Guard, Note, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import people, reads
-from stepvault.checkpointers._ops.context import Address, Scope, thread_of
+from stepvault.checkpointers._ops.context import Scope, thread_of
 from stepvault.checkpointers._ops.erasing import planning, receipts, requests
 from stepvault.checkpointers._ops.erasing.anonymising import Fields, Person, anonymise
 from stepvault.checkpointers._ops.erasing.items import Items, Theirs
@@ -24,9 +24,10 @@ from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.erasing.telling import tell
 from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.inbox import decisions, keeping, queries
+from stepvault.checkpointers._ops.inbox.index import of_subject
 from stepvault.checkpointers._ops.spaces import drop_docs, space
-from stepvault.checkpointers._ops.subjects import DECIDERS, PREFIX, SUBJECTS, TOMBSTONES, is_possible, of_thread, token
-from stepvault.erasure import STATES, ErasurePlan, PurgeStep, check_signing
+from stepvault.checkpointers._ops.subjects import PREFIX, SUBJECTS, TOMBSTONES, is_possible, of_thread, token
+from stepvault.erasure import STATES, ErasurePlan, PurgeStep, check_signing, commitment
 from stepvault.errors import ConfigurationError, HoldError, PlanStaleError
 
 _PAGE = 500
@@ -170,9 +171,10 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
             counts = yield from _delete_page(scope, eraser, current, mark, [*hints.values()])
             yield from drop_docs(scope, SUBJECTS, [*hints])
             yield from _count(scope, eraser, current, counts)
-        yield from _count(scope, eraser, current, {"decisions": (yield from _forget_decisions(scope, mark))})
-    for name in current.subjects:
-        yield from queries.tidy(scope, name)
+        renamed = yield from decisions.rename_deciders(scope, mark, current.subjects)
+        yield from _count(scope, eraser, current, {"decisions": renamed})
+    for place in current.lists or [of_subject(scope, name) for name in current.subjects]:
+        yield from queries.tidy(scope, place)
     items = yield from eraser.items.delete(theirs(scope, current), current.tokens)
     yield from reads.drop_pins(scope, lambda namespace: eraser.items.holds(namespace, theirs(scope, current)))
     yield from _count(scope, eraser, current, {"items": items})
@@ -293,22 +295,20 @@ def _unlink(scope: Scope, current: Request, key: ThreadKey, thread: ThreadRow) -
     return done is not None
 
 
-def _forget_decisions(scope: Scope, mark: bytes) -> Op[int]:
-    """Take the person's name out of the decisions they made; the decisions stay."""
-    count = 0
-    while True:
-        docs = yield from scope.core.dialect.docs(space(scope, DECIDERS), mark, b"", _PAGE)
-        for doc in docs:
-            thread, interrupt_id = ormsgpack.unpackb(doc.body)
-            at = Address(ThreadKey(scope.tenant, thread), b"", None, None)
-            count += yield from decisions.rename_decider(scope, at, interrupt_id, f"erased:{mark.hex()[:12]}")
-        yield from drop_docs(scope, DECIDERS, [doc.key for doc in docs])
-        if len(docs) < _PAGE:
-            return count
-
-
 def _tell(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
-    return (yield from _moved(scope, (yield from tell(scope, eraser.hooks, current)), "told"))
+    """Tell outside systems, then forget the names: nobody needs them any more, and the purge comes next."""
+    current = yield from tell(scope, eraser.hooks, current)
+    names, after = current.subjects, {}
+    if names:  # a second time, after something came back, they are forgotten already
+        salts = [scope.core.random(16) for _ in names]
+        made = [commitment(salt, name) for salt, name in zip(salts, names, strict=True)]
+        lists = [of_subject(scope, name) for name in names]
+        after = {
+            "subjects": list[str](), "salts": [salt.hex() for salt in salts], "commitments": sorted(made),
+            "lists": lists,
+        }  # fmt: skip
+    yield from people.unlink(scope, current.tokens)
+    return (yield from _moved(scope, current, "told", **after))
 
 
 def _purge(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
@@ -333,6 +333,7 @@ def _verify(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
     marks, found, nobody, after = set(current.tokens), False, 0, None
     for mark in current.tokens:
         found = found or bool((yield from _hints(scope, mark)))
+        found = found or bool((yield from decisions.decided_by(scope, mark, b""))[1])
     while not found:
         rows = yield from scope.core.dialect.threads(scope.tenant, _PAGE, after)
         for row in rows:
@@ -344,8 +345,8 @@ def _verify(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
         if len(rows) < _PAGE:
             break
         after = rows[-1].no
-    for name in current.subjects:
-        yield from queries.tidy(scope, name)
+    for place in current.lists:
+        yield from queries.tidy(scope, place)
     found = found or bool((yield from eraser.items.count(theirs(scope, current))))
     if found or (yield from _shred_the_rest(scope, current)):
         return (yield from _moved(scope, current, "tombstoned"))
@@ -364,5 +365,4 @@ def _shred_the_rest(scope: Scope, current: Request) -> Op[bool]:
 
 
 def _receipt(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
-    yield from people.unlink(scope, current.tokens)
     return (yield from receipts.first(scope, eraser.issuer, current))

@@ -7,9 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import ormsgpack
+
 from stepvault._core.knowledge import ThreadKey, View
 from stepvault._core.plan import Op
-from stepvault._core.rows import Elements
+from stepvault._core.rows import Doc, Elements
+from stepvault._core.serde.scrubbing import Scrubber
 from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
@@ -26,9 +29,12 @@ from stepvault.checkpointers._ops.inbox.entries import (
 from stepvault.checkpointers._ops.inbox.index import Place
 from stepvault.checkpointers._ops.inbox.queries import Found, by_id, look_up, withdrawing
 from stepvault.checkpointers._ops.inbox.schema import check_answer
-from stepvault.checkpointers._ops.subjects import note_decider, token
+from stepvault.checkpointers._ops.spaces import drop_docs, space
+from stepvault.checkpointers._ops.subjects import DECIDERS, decider_hint, note_decider, pseudonym, token
 from stepvault.errors import AlreadyDecidedError, DeadlinePassedError, InterruptNotFoundError, SupersededError
 from stepvault.inbox import Decision, PendingInterrupt
+
+DECISIONS = 100  # of a page
 
 
 def decide(scope: Scope, public: str, answer: Any, by: str | None, remark: str | None) -> Op[Decision]:
@@ -48,7 +54,12 @@ def decide(scope: Scope, public: str, answer: Any, by: str | None, remark: str |
 
     if by is not None:
         yield from note_decider(scope, found.key, found.entry.id, by)
-    entry = yield from _change(scope, found, record, lambda entry: entry.status)
+    try:
+        entry = yield from _change(scope, found, record, lambda entry: entry.status)
+    except AlreadyDecidedError as exc:
+        if by is not None and exc.by != by:
+            yield from drop_docs(scope, DECIDERS, [decider_hint(scope, found.key, found.entry.id, by).key])
+        raise
     decision = decision_of(scope, found.key, entry)
     assert decision is not None
     return decision
@@ -81,13 +92,40 @@ def expire(scope: Scope, public: str) -> Op[PendingInterrupt]:
     return interrupt_of(scope, found.key, found.thread.uid, entry)
 
 
-def rename_decider(scope: Scope, at: Address, interrupt_id: str, name: str) -> Op[int]:
-    """Put another name in the place of who decided; how many decisions that were."""
-    ((_, found),) = yield from look_up(scope, [Place(b"", b"", at.key.thread, interrupt_id, b"", b"", "")])
-    if found is None or found.entry.by in (None, name):
-        return 0
-    yield from _change(scope, found, lambda entry, now: replace(entry, by=name), lambda entry: None)
-    return 1
+def decided_by(scope: Scope, mark: bytes, after: bytes) -> Op[tuple[list[Doc], list[Found]]]:
+    """Some of the hints that lead from a person to decisions, and what of it is theirs.
+
+    A hint is written before its decision: somebody else may have been faster.
+    """
+    docs = yield from scope.core.dialect.docs(space(scope, DECIDERS), mark, after, DECISIONS)
+    led = [ormsgpack.unpackb(doc.body) for doc in docs]
+    places = [Place(b"", b"", thread, interrupt_id, b"", b"", "") for thread, interrupt_id in led]
+    found = [one for _, one in (yield from look_up(scope, places)) if one is not None]
+    return docs, [one for one in found if one.entry.by is not None and token(scope, one.entry.by) == mark]
+
+
+def rename_deciders(scope: Scope, mark: bytes, ids: Collection[str]) -> Op[int]:
+    """Take a person out of the decisions they made, which stay: their name, and their ids in what they remarked.
+
+    Returns:
+        How many decisions there were.
+    """
+    count = 0
+    while True:
+        docs, found = yield from decided_by(scope, mark, b"")
+        for one in found:
+            yield from _change(scope, one, partial(_without, ids, pseudonym(mark)), lambda entry: None)
+        count += len(found)
+        yield from drop_docs(scope, DECIDERS, [doc.key for doc in docs])
+        if len(docs) < DECISIONS:
+            return count
+
+
+def _without(ids: Collection[str], name: str, entry: Entry, now: int) -> Entry:
+    if entry.by is None:
+        return entry
+    scrubber = Scrubber({*ids, entry.by}, {})
+    return replace(entry, by=name, remark=entry.remark and scrubber.text(entry.remark))
 
 
 def drop_subjects(scope: Scope, key: ThreadKey, marks: Collection[bytes]) -> Op[None]:

@@ -65,19 +65,27 @@ def _forget(scope: Scope, gone: Sequence[tuple[ThreadKey, Deleted]], led_by: byt
             traces |= index.traces_of(scope, key.thread, entry)
         effects += [(key, effect) for effect in noted]
         marks = [note.key[1:] for note in removed.notes if note.key[:1] == subjects.PREFIX]
-        decisions = [(entry.by, entry.id) for entry in entries if entry.by]
-        people.append(subjects.Left(key, [mark for mark in marks if mark != led_by], decisions))
+        people.append(subjects.Left(key, [mark for mark in marks if mark != led_by], _decided(entries)))
     yield from index.drop_traces(scope, traces)
     yield from effect_hints.drop_hints_of(scope, effects)
     yield from subjects.forget(scope, people)
     return (yield from reads.forget_all(scope, [(key, removed.notes) for key, removed in gone]))
 
 
-def settle_copy(scope: Scope, key: ThreadKey) -> Op[None]:
-    """Make a fresh copy a thread of its own: its questions are announced, and what was paid in one is not in two."""
+def _decided(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    """Who decided which."""
+    return [(entry.by, entry.id) for entry in entries if entry.by]
+
+
+def settle_copy(scope: Scope, key: ThreadKey) -> Op[list[str]]:
+    """Make a fresh copy a thread of its own: its questions are announced, and what was paid in one is not in two.
+
+    Returns:
+        Who decided in it.
+    """
     thread = yield from thread_of(scope, key)
     if thread is None:
-        return
+        return []
     notes = yield from scope.core.dialect.notes(thread, b"")
     entries, effects = _noted(scope, notes)
     told: list[tuple[str | None, Entry]] = [
@@ -88,6 +96,8 @@ def settle_copy(scope: Scope, key: ThreadKey) -> Op[None]:
     if after:
         guard = Guard(key, thread, thread.uid, scope.core.random(8), thread.extents)
         yield from scope.core.dialect.put_writes(guard, Elements(), (), after)
+    yield from subjects.announce_deciders(scope, key, _decided(entries))
+    return list({by: None for by, _ in _decided(entries)})
 
 
 def rebuild(scope: Scope) -> Op[int]:
@@ -103,6 +113,7 @@ def rebuild(scope: Scope) -> Op[int]:
             entries, effects = _noted(scope, (yield from scope.core.dialect.notes(thread, b"")))
             for entry in entries:
                 yield from index.restore(scope, key, thread.uid, thread.rev, entry)
+            yield from subjects.announce_deciders(scope, key, _decided(entries))
             yield from effect_hints.restore_hints(scope, key, effects)
             count += len(entries)
         if len(rows) < _PAGE:

@@ -210,9 +210,11 @@ def verified(scope: Scope, places: Sequence[Place]) -> Op[list[tuple[Place, Foun
     return kept
 
 
-def tidy(scope: Scope, subject: str) -> Op[None]:
-    """Drop what leads from a person to interrupts that are not there: a writer was killed, or refused, before them."""
-    family = index.of_subject(scope, subject)
+def tidy(scope: Scope, family: bytes) -> Op[None]:
+    """Drop what leads from a person to interrupts that are not there: a writer was killed, or refused, before them.
+
+    `family` is `index.of_subject` of them.
+    """
     after = family
     while True:
         places = yield from index.places(scope, family, after, _PAGE)

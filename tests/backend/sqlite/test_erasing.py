@@ -64,6 +64,7 @@ def fill(vault: Vault, markers: Markers) -> None:
             vault.checkpointer.put_writes(at, [("items", markers(200))], "task")
         put(vault, f"bob {n}", "bob", f"his {n} " * 500)
         vault.store.put(("users", "ann"), markers(30), {"text": markers(300)})
+    vault.subjects.link("ann", markers())
 
 
 def test_nothing_of_a_person_is_left_in_the_files(vault: Vault, file: Path) -> None:

@@ -23,6 +23,7 @@ from stepvault.checkpointers._ops.erasing.steps import _write_stones
 from stepvault.checkpointers._ops.subjects import token
 from stepvault.erasure import verify_receipt
 from stepvault.errors import (
+    AlreadyDecidedError,
     ConfigurationError,
     HoldError,
     PlanStaleError,
@@ -314,6 +315,7 @@ async def test_a_run_at_work_is_told(async_database: Database) -> None:
 
 
 async def test_deciders_are_people_too(async_database: Database) -> None:
+    """Copies of their decisions included; not what somebody else decided before them."""
     saver = await async_database.raw()
 
     def ask(state: MessagesState) -> Any:
@@ -321,15 +323,19 @@ async def test_deciders_are_people_too(async_database: Database) -> None:
 
     graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=saver)
     waiting = (await graph.ainvoke({"messages": []}, config(user_id="bob")))["__interrupt__"][0].id
-    await Inbox(saver).adecide(waiting, "yes", by="ann")
+    inbox = Inbox(saver)
+    await inbox.adecide(waiting, "yes", by="ann", note="ann: go on")
+    with pytest.raises(AlreadyDecidedError):
+        await inbox.adecide(waiting, "no", by="zoe")
+    await saver.acopy_thread("t", "copy")
     erasure = erasure_of(async_database.under_async_names(saver))
-    assert (await erasure.aplan("ann")).decisions == 1
-    assert (await erasure.aerase("ann")).counts == {"decisions": 1}
-    decision = (await Inbox(saver).aget(waiting)).decision
-    assert decision is not None
-    assert decision.answer == "yes"
-    assert decision.by is not None
-    assert decision.by.startswith("erased:")
+    assert (await erasure.aplan("zoe")).decisions == 0
+    assert (await erasure.aerase("zoe")).counts == {}
+    assert (await erasure.aplan("ann")).decisions == 2
+    assert (await erasure.aerase("ann")).counts == {"decisions": 2}
+    decided = [one.decision for one in (await inbox.alist(status="decided")).interrupts]
+    assert [(one.answer, one.note) for one in decided if one] == [("yes", "[erased]: go on")] * 2
+    assert all(one and one.by and one.by.startswith("erased:") for one in decided)
 
 
 async def test_two_workers_write_one_receipt(database: Database) -> None:
