@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +20,11 @@ from typer.testing import CliRunner
 from stepvault import Vault
 from stepvault.cli import main
 from stepvault.cli.app import app
+from stepvault.cli.wording import OPTIONS
 from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError, ConflictError, HoldError, StepvaultError, VerifyFailedError
 from tests.contract.building import checkpoint, config
+from tools.devlink import ROOMS, ROOT
 
 # A terminal that rich calls dumb has 80 columns, whatever COLUMNS says: CI may be one.
 NO_TRACES = {"STEPVAULT_URL": "", "STEPVAULT_KEYS": "", "COLUMNS": "200", "NO_COLOR": "1", "TERM": "xterm"}
@@ -406,6 +411,57 @@ def test_a_wrong_call_is_refused_in_words_and_erases_nobody(
     assert ended.value.code in (1, 2)
     assert said in capsys.readouterr().err
     assert len(read("threads", url=url)) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("threads", "keyring= is --keyfile FILE (or STEPVAULT_KEYS)"),
+        ("--keyfile {keys} --tenant a sweep --all-tenants", "all_tenants= is --all-tenants"),
+        ("--keyfile {keys} threads --limit 0", "limit= is --limit"),
+        ("--keyfile {keys} compact t --keep -1", "keep_messages= is --keep"),
+        ("--keyfile {keys} sweep --apply-ttl -5", "default_ttl= is --apply-ttl"),
+        ("--keyfile {keys} seal --settle -1 --yes", "settle= is --settle"),
+        ("--keyfile {keys} erase verify-receipt {receipt} --public-key 00", "public_key= is --public-key"),
+        ("doctor", "keyring= is --keyfile"),
+        ("erase run ann --yes", "keyring= is --keyfile"),
+    ],
+)
+def test_errors_name_the_options_of_the_command_line(
+    words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys, url, receipt = tmp_path / "keys", f"sqlite:///{tmp_path}/sealed.db", tmp_path / "receipt"
+    receipt.write_text('{"signature": "00"}')
+    ring = Keyring.generate()
+    ring.to_file(keys)
+    with Vault.open(url, keyring=ring) as vault:
+        put(vault, "t")
+    argv = [word.format(keys=keys, receipt=receipt) for word in words.split()]
+    monkeypatch.setattr(sys, "argv", ["stepvault", "--url", url, *argv])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code in (1, 2)
+    shown = capsys.readouterr()
+    assert said in " ".join((shown.err + shown.out).split())
+
+
+def test_every_option_that_a_message_names_in_python_has_its_name_here() -> None:
+    """So that a new message is not forgotten."""
+    commands = [app, *(group.typer_instance for group in app.registered_groups)]
+    names = {
+        name
+        for command in commands
+        for info in (*command.registered_commands, command.registered_callback)
+        if info is not None and info.callback is not None
+        for name in inspect.signature(info.callback).parameters
+    }
+    said = set()
+    for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py") if "cli" not in path.parts):
+        raised = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Raise)]
+        texts = [part.value for node in raised for part in ast.walk(node) if isinstance(part, ast.Constant)]
+        said |= set(re.findall(r"\b([a-z_]+)=", " ".join(text for text in texts if isinstance(text, str))))
+    assert {"keyring", "keys_url", "all_tenants"} <= said
+    assert (said & names) - OPTIONS.keys() == set()
 
 
 def test_an_app_that_is_not_there_is_named(url: str) -> None:

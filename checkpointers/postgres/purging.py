@@ -26,7 +26,11 @@ def purge(names: Names, *, rewrite: bool) -> Op[list[PurgeStep]]:
         steps.append((yield from _try("postgres VACUUM FULL", full, mine, others, "went back to the disk")))
         steps.append((yield from _try("postgres CHECKPOINT", "CHECKPOINT", "all", 0, "of old pages was written over")))
     else:
-        steps.append(PurgeStep("postgres VACUUM FULL", False, f"not asked for: vacuum=True rewrites {_TABLES}, locked"))
+        steps.append(
+            PurgeStep(
+                "postgres VACUUM FULL", False, f"not asked for: vacuum=True (--vacuum) rewrites {_TABLES}, locked"
+            )
+        )
     detail = "pg_wal turns over with traffic; ANALYZE renews pg_statistic; logs, backups and replicas are their own"
     return [*steps, PurgeStep("postgres pg_wal, pg_statistic, server logs, replicas and backups", False, detail)]
 

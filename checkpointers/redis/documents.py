@@ -86,7 +86,7 @@ class Documents:
             if rewrite:
                 steps.append((yield from _started(*command)))
             else:
-                detail = "not asked for: vacuum=True begins it, if allowed"
+                detail = "not asked for: vacuum=True (--vacuum) begins it, if allowed"
                 steps.append(PurgeStep(f"redis {command[0]}", False, detail))
         detail = "each node has its own files; memory is reused, not cleared; SLOWLOG RESET, backups: the operator's"
         return [*steps, PurgeStep("redis other nodes, memory, slow log and backups", False, detail)]

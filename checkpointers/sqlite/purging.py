@@ -10,7 +10,7 @@ from stepvault.errors import StorageError
 
 # SQLite moves rows between pages, and does not clear the space that they leave behind.
 _OVERWRITTEN = "content is overwritten in the file as it is deleted, but not where it stood before SQLite moved it"
-_NOT_ASKED = "not asked for: vacuum=True rewrites the file, locked, and with it what SQLite left behind"
+_NOT_ASKED = "not asked for: vacuum=True (--vacuum) rewrites the file, locked, and with it what SQLite left behind"
 _INCREMENTAL = 2  # of PRAGMA auto_vacuum
 _VACUUM_SLICE: LiteralString = "PRAGMA incremental_vacuum(2000)"  # pages: a short write lock each
 _SLICES = 500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from stepvault.cli.wording import explained
 from stepvault.errors import MissingDependencyError, StepvaultError
 
 __all__ = ["main"]
@@ -14,7 +15,7 @@ def main() -> None:
     try:
         _run()
     except StepvaultError as exc:
-        print(f"{type(exc).__name__}: {exc}", file=sys.stderr)  # noqa: T201
+        print(f"{type(exc).__name__}: {explained(exc)}", file=sys.stderr)  # noqa: T201
         raise SystemExit(1) from exc
     except OSError as exc:  # a file that was named, or the disk
         print(exc, file=sys.stderr)  # noqa: T201

@@ -28,6 +28,7 @@ from stepvault.vault import Vault
 console = Console()
 aside = Console(stderr=True)  # what a person watches; standard output is the answer alone
 _KEYS = "STEPVAULT_KEYS"
+_LONG = 120  # letters of a cell; what must be read whole is no cell
 _SHORT = 12  # letters of a cell that is never folded
 
 
@@ -146,7 +147,7 @@ def show_one(context: typer.Context, value: Any) -> None:
         print_json(fields)
         return
     for name, item in fields.items():
-        console.print(f"[bold]{name.replace('_', ' ')}[/]  {escape(_cell(item))}")
+        console.print(f"[bold]{name.replace('_', ' ')}[/]  {escape(_text(item))}")
 
 
 def more(context: typer.Context, cursor: str | None) -> None:
@@ -178,13 +179,17 @@ def plain(value: Any) -> Any:
     return plain(dump(mode="json")) if dump else repr(value)
 
 
-def _cell(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))
-    text = "" if value is None else str(value)
-    return text if len(text) <= 120 else text[:117] + "..."
+    return "" if value is None else str(value)
+
+
+def _cell(value: Any) -> str:
+    text = _text(value)
+    return text[: _LONG - 3] + "..." if isinstance(value, str) and len(text) > _LONG else text
 
 
 @contextmanager

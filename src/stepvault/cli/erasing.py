@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from stepvault.cli import context as cli
+from stepvault.cli.wording import explained
 from stepvault.erasure import ErasureRequest, verify_receipt
 from stepvault.errors import ConfigurationError, StepvaultError
 from stepvault.receipts import verify_receipts
@@ -104,7 +106,10 @@ def run(
         context, [_row(n, outcome) for n, outcome in enumerate(outcomes, 1)], ("row", "request", "state", "removed")
     )
     _keep(outcomes, receipts)
-    if any(isinstance(outcome, StepvaultError) for outcome in outcomes):
+    failed = [outcome for outcome in outcomes if isinstance(outcome, StepvaultError)]
+    for said in dict.fromkeys(explained(exc) for exc in failed if explained(exc) != str(exc)):
+        cli.aside.print(escape(said))
+    if failed:
         raise typer.Exit(1)
 
 

@@ -10,6 +10,7 @@ import typer
 
 from stepvault._upkeep import copy_over
 from stepvault.cli import context as cli
+from stepvault.cli.wording import explained
 from stepvault.errors import ConfigurationError, StepvaultError
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint", "langchain-core", "psycopg", "redis", "cryptography", "zstandard")
@@ -102,7 +103,7 @@ def doctor(context: typer.Context) -> None:
         report["threads on the first page"] = len(cli.open_vault(context).threads(limit=50))
         report["database"] = "answers"
     except StepvaultError as exc:
-        report["database"] = f"{type(exc).__name__}: {exc}"
+        report["database"] = f"{type(exc).__name__}: {explained(exc)}"
     cli.show_one(context, report)
     if report["database"] != "answers":
         raise typer.Exit(1)
