@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -327,10 +326,11 @@ class Erasure:
     def export(self, subject: str, file: IO[str]) -> int:
         """Write everything of a person as JSON Lines, page by page; how many lines.
 
-        Each thread's checkpoints as they are (`checkpoint`), its memory (`item`), then what was said and done in it
-        as typed steps (`step`, as `Run.steps` dumps them); then decisions and items. Shared threads are included and
-        say so. Values that JSON does not know are written as their `repr`. What cannot be read is named in lines of
-        the kind `incomplete`.
+        Each thread's checkpoints as they are (`checkpoint`), its memory (`item`), questions with their answers
+        (`question`), recorded effects (`effect`), then what was said and done in it as typed steps (`step`, as
+        `Run.steps` dumps them); then what the person decided, in others' threads too (`decision`), and items. Shared
+        threads are included and say so. Values that JSON does not know are written as their `repr`. What cannot be
+        read is named in lines of the kind `incomplete`.
         """
         at: exporting.Progress | None
         at, ids = self._saver._run(exporting.begin(self._saver._scope, subject))
@@ -385,6 +385,5 @@ def _fields(declared: Iterable[str] | Mapping[str, Any]) -> Fields:
 
 
 def _write(lines: list[dict[str, Any]], file: IO[str]) -> int:
-    for line in lines:
-        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    file.writelines(map(exporting.written, lines))
     return len(lines)

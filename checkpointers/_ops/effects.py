@@ -172,6 +172,12 @@ def in_doubt(scope: Scope) -> Op[list[EffectRecord]]:
         after = docs[-1].key
 
 
+def read(scope: Scope, thread: ThreadKey, uid: bytes, note: Note) -> EffectRecord:
+    """The effect of a note, as users see it."""
+    assert note.body is not None
+    return record_of(scope, thread, uid, note.key, _read(scope, note.body))
+
+
 def record_of(scope: Scope, thread: ThreadKey, uid: bytes, key: bytes, effect: Effect) -> EffectRecord:
     """An effect as users see it."""
     args, kwargs = shown(scope, effect.given) if effect.given is not None else (None, None)

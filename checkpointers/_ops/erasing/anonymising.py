@@ -25,6 +25,7 @@ from stepvault._core.values import Decoder, refs_of
 from stepvault.checkpointers._ops import effect_hints, effects, reads, subjects, transfer
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.erasing.forms import Rewriter, elements_of
+from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, entry_of, lenient, notes_of
 from stepvault.checkpointers._ops.load import metadata_of
 from stepvault.checkpointers._ops.transfer import Whole
@@ -75,16 +76,22 @@ def _once(scope: Scope, key: ThreadKey, thread: ThreadRow, person: Person, field
     state = State.unpack(whole.thread.extents)
     rewriter = Rewriter(scrubber, scope.port, scope.native, elements_of(whole.chunks), state.extents.copy())
     rows = _Rows.of(scope, rewriter, whole)
-    notes = _notes(scope, scrubber, person, whole.notes)
+    entries = [entry_of(scope, note.body) for note in whole.notes if note.key[:1] in (WAITING, CLOSED) and note.body]
+    asked = [(entry, _entry(scrubber, person, entry)) for entry in entries]
+    notes = [*notes_of(scope, [after for _, after in asked]), *_others(scope, scrubber, whole.notes)]
     state = replace(state, extents=rewriter.extents, scrubbed=state.scrubbed + 1)
     left = replace(state, subjects=tuple(mark for mark in state.subjects if mark not in person.marks))
     names = [Note(subjects.PREFIX + mark, None) for mark in state.subjects if mark in person.marks]
+    moved = [(before, after) for before, after in asked if before.external_ref != after.external_ref]
+    if moved:
+        yield from index.announce(scope, key, thread.uid, thread.rev, [(None, after) for _, after in moved])
     for step in _steps(scope, whole, rows, notes, state, left, names):
         guard = Guard(key, thread, thread.uid, scope.core.random(8), b"")
         done = yield from step(guard)
         if done is None or done is False:
             return False
         thread = ThreadRow(thread.no, thread.uid, guard.rev, b"")
+    yield from index.forget(scope, key, moved)
     return True
 
 
@@ -146,15 +153,13 @@ def _in_place(before: Sequence[ChunkRow], after: Sequence[ChunkRow]) -> Removal:
     return Removal(chunks=sorted(row.no for row in before), rewritten=after)
 
 
-def _notes(scope: Scope, scrubber: Scrubber, person: Person, notes: Sequence[Note]) -> list[Note]:
-    """Questions, decisions, effects and what runs have read, without the person."""
+def _others(scope: Scope, scrubber: Scrubber, notes: Sequence[Note]) -> list[Note]:
+    """Effects and what runs have read, without the person."""
     found: list[Note] = []
     for note in notes:
         if note.body is None:
             continue
-        if note.key[:1] in (WAITING, CLOSED):
-            found += notes_of(scope, [_entry(scrubber, person, entry_of(scope, note.body))])
-        elif note.key[:1] == effect_hints.PREFIX:
+        if note.key[:1] == effect_hints.PREFIX:
             found.append(effects.without(scope, note, scrubber))
         elif note.key[:1] == reads.PREFIX:
             body = scrubber.payload(unpack(note.body), ("__reads__",))
@@ -172,5 +177,6 @@ def _entry(scrubber: Scrubber, person: Person, entry: Entry) -> Entry:
         answer=entry.answer and scrubber.payload(entry.answer, answered),
         by=person.pseudonym if mine else entry.by,
         remark=entry.remark and (ERASED if mine else scrubber.text(entry.remark)),
+        external_ref=entry.external_ref and scrubber.text(entry.external_ref),
         subjects=tuple(name for name in entry.subjects if name not in person.ids),
     )

@@ -87,7 +87,9 @@ async def test_a_graph_goes_on_without_the_person(async_database: Database) -> N
         await graph.ainvoke(made, at)
         await graph.ainvoke(Command(resume={"ok": True, "email": markers()}), at) if n < 2 else None
     before = await whole(saver, "shared")
-    async_names = async_database.under_async_names(saver)
+    inbox, async_names = Inbox(saver), async_database.under_async_names(saver)
+    (waiting,) = (await inbox.alist()).interrupts
+    await inbox.aamend(waiting.id, external_ref=f"slack/{WHO}")
     erasure = erasure_of(async_names, personal_fields=FIELDS)
     request = await erasure.aerase(WHO, shared="anonymise")
     assert request.counts == {"anonymised": 1}
@@ -103,7 +105,7 @@ async def test_a_graph_goes_on_without_the_person(async_database: Database) -> N
     assert values["customer"] == Customer("[erased]", 40)
     assert [note["score"] for note in values["notes"]] == [n for k in range(3) for n in (k, 3)]
     assert {message.content for message in values["messages"]} == {"[erased]"}
-    (waiting,) = (await Inbox(saver).alist()).interrupts
+    (waiting,) = (await inbox.alist(external_ref="slack/[erased]")).interrupts
     assert waiting.value == {"question": "Go on?", "email": "[erased]", "about": "[erased]"}
     done = await graph.ainvoke(Command(resume="yes"), config("shared", user_id="bob"))
     assert done["messages"][-1].content == "answer yes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from stepvault.checkpointers._effects import Effects
 from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._inbox import Inbox
 from stepvault.checkpointers._ops.erasing.steps import _write_stones
-from stepvault.checkpointers._ops.subjects import token
+from stepvault.checkpointers._ops.spaces import drop_docs, space
+from stepvault.checkpointers._ops.subjects import SUBJECTS, token
+from stepvault.checkpointers._subjects import Subjects
 from stepvault.erasure import verify_receipt
 from stepvault.errors import (
     AlreadyDecidedError,
@@ -298,6 +301,48 @@ async def test_export_tells_what_was_said_and_done_as_typed_steps(async_database
     run = await Run.afrom_thread(saver, "hers")
     assert steps == json.loads(run.dump_json())["steps"]
     assert "tea, please" in json.dumps(steps)
+
+
+async def test_export_gives_what_inbox_and_effects_hold(async_database: Database, tmp_path: Path) -> None:
+    """Of a person with two ids, each thread once, whatever became of the index; and what they decided for others."""
+    saver = await async_database.raw()
+    inbox, effects = Inbox(saver), Effects(saver)
+
+    async def ask(state: MessagesState) -> Any:
+        await effects.aonce("pay", lambda amount: {"paid": amount, "rate": math.inf}, 17)
+        return {"messages": [("ai", interrupt({"lone": "\ud800"}))]}
+
+    graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=saver)
+    for thread, person in (("hers", ["ann", "a-17"]), ("his", "bob")):
+        await graph.ainvoke({"messages": []}, config(thread, user_id=person))
+        (waiting,) = (await inbox.alist(thread_id=thread)).interrupts
+        await inbox.aamend(waiting.id, external_ref=f"ticket {thread}", default="no")
+    await inbox.adecide(waiting.id, {"of": "his"}, by="a-17", note="sure")
+    await Subjects(saver).alink("ann", "a-17")
+    await drop_docs_of(saver, SUBJECTS)
+    with (tmp_path / "ann.jsonl").open("w", encoding="utf-8") as file:
+        await erasure_of(async_database.under_async_names(saver)).aexport("ann", file)
+    lines = [json.loads(line) for line in (tmp_path / "ann.jsonl").read_text(encoding="utf-8").splitlines()]
+    kinds = [line["kind"] for line in lines]
+    assert (kinds.count("checkpoint"), kinds.count("question"), kinds.count("effect")) == (2, 1, 1)
+    question = lines[kinds.index("question")]
+    assert (question["value"], question["default"], question["external_ref"]) == (
+        {"lone": "\ud800"}, "no", "ticket hers",
+    )  # fmt: skip
+    assert lines[kinds.index("effect")]["result"] == {"paid": 17, "rate": "inf"}
+    decision = lines[kinds.index("decision")]
+    assert (decision["thread_id"], decision["answer"], decision["note"]) == ("his", {"of": "his"}, "sure")
+
+
+async def drop_docs_of(saver: Any, name: str) -> None:
+    """Lose an index."""
+    scope = saver._scope
+
+    def lose() -> Any:
+        docs = yield from scope.core.dialect.docs(space(scope, name), b"", b"", 100)
+        yield from drop_docs(scope, name, [doc.key for doc in docs])
+
+    await saver._arun(lose())
 
 
 async def test_a_run_at_work_is_told(async_database: Database) -> None:
