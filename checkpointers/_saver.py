@@ -184,7 +184,7 @@ class BaseSaver(BaseCheckpointSaver[str]):
 
     def _pages(self, state: listing.Listing) -> Iterator[CheckpointTuple]:
         while state.query is not None:
-            found, state = self._run(listing.page(self._scope, state))
+            found, state = self._run(refreshing.page(self._scope, state))
             yield from found
 
     async def alist(
@@ -198,7 +198,7 @@ class BaseSaver(BaseCheckpointSaver[str]):
         """Async version of `list`."""
         state = listing.start(self._scope, config, filter, before, limit)
         while state.query is not None:
-            found, state = await self._arun(listing.page(self._scope, state))
+            found, state = await self._arun(refreshing.page(self._scope, state))
             for entry in found:
                 yield entry
 

@@ -12,8 +12,9 @@ from langchain_core.runnables import RunnableConfig
 from stepvault._core.numbers import check_count, check_minutes, check_seconds
 from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
 from stepvault.checkpointers._compaction import CompactingSaver
-from stepvault.checkpointers._ops import refreshing, retention, sweeping
+from stepvault.checkpointers._ops import refreshing, sweeping, tagging
 from stepvault.checkpointers._ops.context import address_of
+from stepvault.errors import ConfigurationError
 from stepvault.ttl import SweepReport, check_limits
 
 
@@ -91,9 +92,10 @@ class ExpiringSaver(CompactingSaver):
             progress: Called now and then with how many there are so far.
 
         Raises:
-            ConfigurationError: `all_tenants` on a view of one tenant, or a limit that is none.
+            ConfigurationError: `all_tenants` on a view of one tenant, a limit that is none, or a saver without a
+                default to give.
         """
-        check_count("limit", limit, optional=True)
+        self._check_applied(limit)
         done = 0
         for scope in self._run(sweeping.every(self._scope, all_tenants)):
             after: Any = None
@@ -111,7 +113,7 @@ class ExpiringSaver(CompactingSaver):
         self, *, limit: int | None = None, all_tenants: bool = False, progress: Callable[[int], None] | None = None
     ) -> int:
         """Async version of `apply_ttl`."""
-        check_count("limit", limit, optional=True)
+        self._check_applied(limit)
         done = 0
         for scope in await self._arun(sweeping.every(self._scope, all_tenants)):
             after: Any = None
@@ -124,6 +126,11 @@ class ExpiringSaver(CompactingSaver):
                 if after is None:
                     break
         return done
+
+    def _check_applied(self, limit: int | None) -> None:
+        check_count("limit", limit, optional=True)
+        if self._core.ttl.default_ttl is None:
+            raise ConfigurationError("apply_ttl() gives the default: open the saver with ttl={'default_ttl': minutes}.")
 
     def rebuild_deadlines(self) -> int:
         """Have sweeps look at every thread that has a deadline; how many there are.
@@ -148,29 +155,29 @@ class ExpiringSaver(CompactingSaver):
 
     def tag(self, config: RunnableConfig, name: str) -> None:
         """Name the checkpoint of a config, so that retention keeps it. The name moves if it stood for another."""
-        self._run(retention.tag(self._scope, address_of(self._scope, config), name))
+        self._run(tagging.tag(self._scope, address_of(self._scope, config), name))
 
     async def atag(self, config: RunnableConfig, name: str) -> None:
         """Async version of `tag`."""
-        await self._arun(retention.tag(self._scope, address_of(self._scope, config), name))
+        await self._arun(tagging.tag(self._scope, address_of(self._scope, config), name))
 
     def untag(self, thread_id: str, name: str) -> None:
         """Take a name back. Idempotent."""
         config = {"configurable": {"thread_id": thread_id}}
-        self._run(retention.tag(self._scope, address_of(self._scope, config), name, remove=True))
+        self._run(tagging.tag(self._scope, address_of(self._scope, config), name, remove=True))
 
     async def auntag(self, thread_id: str, name: str) -> None:
         """Async version of `untag`."""
         config = {"configurable": {"thread_id": thread_id}}
-        await self._arun(retention.tag(self._scope, address_of(self._scope, config), name, remove=True))
+        await self._arun(tagging.tag(self._scope, address_of(self._scope, config), name, remove=True))
 
     def tags(self, thread_id: str) -> dict[str, str]:
         """The names of a thread's checkpoints, each with its checkpoint id."""
-        return self._run(retention.tags(self._scope, self._scope.key(thread_id)))
+        return self._run(tagging.tags(self._scope, self._scope.key(thread_id)))
 
     async def atags(self, thread_id: str) -> dict[str, str]:
         """Async version of `tags`."""
-        return await self._arun(retention.tags(self._scope, self._scope.key(thread_id)))
+        return await self._arun(tagging.tags(self._scope, self._scope.key(thread_id)))
 
     def _interval(self, minutes: float | None) -> float:
         given = check_minutes("sweep_interval_minutes", minutes)

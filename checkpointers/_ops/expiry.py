@@ -35,7 +35,13 @@ def is_expired(core: Core, state: State) -> Op[bool]:
     """Whether a thread's time is over; one that waits for a human is not, unless told otherwise."""
     if state.expires_at is None or (state.pending and core.ttl.pin_interrupted):
         return False
-    return (yield from db_now(core)) >= state.expires_at
+    now = yield from db_now(core)
+    return now >= state.expires_at and not is_held(state, now)
+
+
+def is_held(state: State, now: int) -> bool:
+    """Whether a worker holds the thread's lease: it is at work, even if it has not written for a thread's lifetime."""
+    return state.lease is not None and now < state.lease.until
 
 
 def is_over(core: Core, thread: ThreadRow) -> Op[bool]:

@@ -37,6 +37,7 @@ class Listing:
     query: Query | None  # None: at the end
     wanted: Mapping[str, Any]
     left: int | None
+    read: State | None = None  # of the thread that the first page was of, if it was one
 
 
 def start(
@@ -83,10 +84,11 @@ def page(scope: Scope, listing: Listing) -> Op[tuple[list[CheckpointTuple], List
     held = Held(view.rev, view.pages) if view else None
     groups = yield from scope.core.dialect.page(replace(listing.query, limit=size, held=held))
     found: list[CheckpointTuple] = []
-    count, after = 0, listing.query.after
+    count, after, state = 0, listing.query.after, None
     for key, loaded in groups:
         count += len(loaded.checkpoints)
-        if loaded.thread is None or not (yield from is_expired(scope.core, State.unpack(loaded.thread.extents))):
+        state = None if loaded.thread is None else State.unpack(loaded.thread.extents)
+        if state is None or not (yield from is_expired(scope.core, state)):
             known = view and held and loaded.thread and loaded.thread.rev == held.rev
             at_hand = view.elements if view and known else {}
             found += yield from _decode(scope, key, loaded, listing.wanted, at_hand)
@@ -99,7 +101,7 @@ def page(scope: Scope, listing: Listing) -> Op[tuple[list[CheckpointTuple], List
         left -= len(found)
     ended = count < size or left == 0
     query = None if ended else replace(listing.query, after=after)
-    return found, Listing(query, listing.wanted, left)
+    return found, Listing(query, listing.wanted, left, state if listing.query.after is None else None)
 
 
 def _view(scope: Scope, query: Query) -> View | None:

@@ -17,24 +17,44 @@ from stepvault.checkpointers._ops.changing import change_state
 from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.expiry import SPACE, db_now, touched, watch, watching
 from stepvault.checkpointers._ops.inbox import pausing
+from stepvault.checkpointers._ops.listing import Listing
+from stepvault.checkpointers._ops.listing import page as pages
 from stepvault.checkpointers._ops.spaces import space
 
 _PAGE = 100
-_WORTH = 0.9  # of its time: a deadline is moved once a tenth of it has passed, not at every read
+# Of its time: a deadline is moved once a tenth of it has passed, not at every read. A run will most likely write soon;
+# one that has less than half left is given more, as its first node may take long.
+_WORTH, _WORTH_IN_RUNS = 0.9, 0.5
 
 
 def get_tuple(scope: Scope, at: Address) -> Op[CheckpointTuple | None]:
-    """One checkpoint; reading it outside a run moves the deadline of its thread, if it has one and reads count."""
+    """One checkpoint; reading it moves the deadline of its thread, if it has one and reads count."""
     known = scope.core.knowledge.of(at.key)
     found = yield from verifying.explained(scope, at, load.get_tuple(scope, at, known))
     view = known.view
     if found is not None and at.run is not None and not at.ns and view is not None and view.state.paused:
         yield from pausing.take(scope, at, id_key("checkpoint_id", found.checkpoint["id"]))
-    if found is not None and at.run is None and scope.core.ttl.refresh_on_read and view is not None:
-        expires_at, lifetime = view.state.expires_at, _lifetime(scope, view.state)
-        if expires_at is not None and lifetime and expires_at - (yield from db_now(scope.core)) < _WORTH * lifetime:
-            yield from change_state(scope, at, lambda state: touched(scope, at, state), create=False)
+    if found is not None and view is not None:
+        yield from _refresh(scope, at, view.state)
     return found
+
+
+def page(scope: Scope, listing: Listing) -> Op[tuple[list[CheckpointTuple], Listing]]:
+    """A page of a list; looking through the history of a thread counts as reading it."""
+    query = listing.query
+    found, rest = yield from pages(scope, listing)
+    if found and rest.read is not None and query is not None and query.thread is not None and query.checkpoint is None:
+        yield from _refresh(scope, Address(ThreadKey(scope.tenant, query.thread), b"", None, None), rest.read)
+    return found, rest
+
+
+def _refresh(scope: Scope, at: Address, state: State) -> Op[None]:
+    """Move the deadline of a thread that was read, if that is worth a write."""
+    if state.expires_at is None or not scope.core.ttl.refresh_on_read:
+        return
+    left, lifetime = state.expires_at - (yield from db_now(scope.core)), _lifetime(scope, state)
+    if lifetime and left < (_WORTH if at.run is None else _WORTH_IN_RUNS) * lifetime:
+        yield from change_state(scope, at, lambda state: touched(scope, at, state), create=False)
 
 
 def _lifetime(scope: Scope, state: State) -> float | None:

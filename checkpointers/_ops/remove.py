@@ -15,7 +15,7 @@ from stepvault._core.record import Record, decode_record, decode_writes
 from stepvault._core.rows import CheckpointRow, Guard, Removal, Skeleton, WriteRow
 from stepvault._core.state import State
 from stepvault._core.values import runs_in
-from stepvault.checkpointers._ops import reads
+from stepvault.checkpointers._ops import reads, tagging
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.holding import turn
 from stepvault.checkpointers._ops.inbox import keeping
@@ -71,12 +71,14 @@ def _threads_of(scope: Scope, runs: set[bytes]) -> Op[list[ThreadKey]]:
     return (yield from scope.core.dialect.threads_of_runs(scope.tenant, sorted(runs)))
 
 
-def shrink(scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal]) -> Op[None]:
+def shrink(
+    scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal], *, tagged_may_go: bool = True
+) -> Op[None]:
     """Remove the chosen rows of a thread and every element that nothing needs any more."""
     dialect = scope.core.dialect
     for attempt in range(_ATTEMPTS):
         holding = (yield from turn(scope, key)) if attempt >= _LOCK_AFTER else None
-        once = _shrink_once(scope, key, choose, holding.hold.holder if holding else b"")
+        once = _shrink_once(scope, key, choose, holding.hold.holder if holding else b"", tagged_may_go)
         if attempt >= _LOCK_AFTER and dialect.locks:
             done = yield Atomic(_locked(scope, key, once), "write")
         elif holding is not None:
@@ -105,7 +107,7 @@ def _locked(scope: Scope, key: ThreadKey, once: Op[bool | bytes]) -> Op[bool | b
 
 
 def _shrink_once(
-    scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal], holder: bytes
+    scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal], holder: bytes, tagged_may_go: bool
 ) -> Op[bool | bytes]:
     """Whether it is done; the thread's revision if everything goes."""
     dialect = scope.core.dialect
@@ -115,15 +117,15 @@ def _shrink_once(
     chosen = choose(skeleton)
     if len(chosen.checkpoints) == len(skeleton.checkpoints) and len(chosen.writes) == len(skeleton.writes):
         return skeleton.thread.rev
-    live = _live(skeleton, chosen)
-    dead, mixed = _sort_chunks(skeleton, live)
+    alive = live(skeleton, chosen)
+    dead, mixed = _sort_chunks(skeleton, alive)
     if not (chosen.checkpoints or chosen.writes or dead or mixed):
         return True
     elements: dict[int, bytes] = {}
     if mixed:
         for chunk in (yield from dialect.chunks(skeleton.thread, mixed)).chunks:
             unpack_row(chunk, elements)
-    kept = pack_rows(((no, element) for no, element in elements.items() if no in live), scope.core.codec)
+    kept = pack_rows(((no, element) for no, element in elements.items() if no in alive), scope.core.codec)
     removal = Removal(chosen.checkpoints, chosen.writes, sorted((*dead, *mixed)), kept)
     thread = skeleton.thread
     before, head = State.unpack(thread.extents), _head(skeleton, chosen)
@@ -131,6 +133,8 @@ def _shrink_once(
     guard = Guard(key, thread, thread.uid, scope.core.random(8), state.pack(), holder=holder)
     if not (yield from dialect.remove(guard, removal)):
         return False
+    if tagged_may_go and chosen.checkpoints:
+        yield from tagging.trim(scope, guard, set(chosen.checkpoints))
     yield from reads.trim(scope, key, [id_of(checkpoint) for ns, checkpoint in chosen.checkpoints if not ns])
     return True
 
@@ -141,33 +145,33 @@ def _head(skeleton: Skeleton, chosen: Removal) -> bytes | None:
     return max((row.id for row in skeleton.checkpoints if not row.ns and (row.ns, row.id) not in gone), default=None)
 
 
-def _live(skeleton: Skeleton, chosen: Removal) -> set[int]:
+def live(skeleton: Skeleton, chosen: Removal) -> set[int]:
     """Numbers of the elements that the remaining rows need."""
     gone, gone_writes = set(chosen.checkpoints), set(chosen.writes)
-    live: set[int] = set()
+    alive: set[int] = set()
     for row in skeleton.checkpoints:
         if (row.ns, row.id) not in gone:
-            _add(live, decode_record(unpack(row.body)).runs())
+            _add(alive, decode_record(unpack(row.body)).runs())
     for write in skeleton.writes:
         if (write.ns, write.checkpoint, write.task, write.k) not in gone_writes:
             for part in decode_writes(unpack(write.body)).writes:
-                _add(live, runs_in(part.form))
-    return live
+                _add(alive, runs_in(part.form))
+    return alive
 
 
-def _add(live: set[int], runs: Iterable[tuple[int, int]]) -> None:
+def _add(alive: set[int], runs: Iterable[tuple[int, int]]) -> None:
     for first, count in runs:
-        live.update(range(first, first + count))
+        alive.update(range(first, first + count))
 
 
-def _sort_chunks(skeleton: Skeleton, live: set[int]) -> tuple[list[int], list[int]]:
+def _sort_chunks(skeleton: Skeleton, alive: set[int]) -> tuple[list[int], list[int]]:
     """Rows without a live element, and rows with live and dead ones."""
     dead, mixed = [], []
-    for first, count in skeleton.chunks:
-        alive = sum(number in live for number in range(first, first + count))
-        if not alive:
+    for first, count, _ in skeleton.chunks:
+        needed = sum(number in alive for number in range(first, first + count))
+        if not needed:
             dead.append(first)
-        elif alive < count:
+        elif needed < count:
             mixed.append(first)
     return dead, mixed
 

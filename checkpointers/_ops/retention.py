@@ -12,20 +12,18 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import INTERRUPT, TASKS
 
 from stepvault._core.codec import unpack
-from stepvault._core.ids import id_key, id_of, text_key, text_of
-from stepvault._core.knowledge import ThreadKey, View
+from stepvault._core.ids import id_key, text_of
+from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.record import Record, decode_record
-from stepvault._core.rows import CheckpointRow, Elements, Note, Removal, Skeleton, ThreadSummary
-from stepvault.checkpointers._ops.context import Address, Scope, thread_of
-from stepvault.checkpointers._ops.expiry import is_over
-from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
+from stepvault._core.rows import CheckpointRow, Removal, Skeleton, ThreadSummary
+from stepvault.checkpointers._ops import tagging
+from stepvault.checkpointers._ops.context import Scope, thread_of
 from stepvault.checkpointers._ops.load import metadata_of
 from stepvault.checkpointers._ops.remove import Row, delta_ancestors, shrink, writes_of
-from stepvault.errors import ConfigurationError
+from stepvault.checkpointers._ops.weighing import Scales, freed
 from stepvault.ttl import Retention, Trimmed
 
-TAG = b"t"
 _INTERRUPT = WRITES_IDX_MAP[INTERRUPT]
 _MINUTE = 60_000
 _START, _BRANCH = "__start__", "branch:to:"
@@ -52,18 +50,14 @@ def may_exceed(row: ThreadSummary, retention: Retention, now: int) -> bool:
 def trim(scope: Scope, key: ThreadKey, retention: Retention, *, dry_run: bool = False) -> Op[Trimmed]:
     """Take out of a thread what its retention does not keep, and say how much that is."""
     found = (yield from thread_of(scope, key)) if retention.keep_tagged else None
-    tagged: set[Row] = set()
-    if found is not None:
-        for note in (yield from scope.core.dialect.notes(found, TAG)):
-            ns, checkpoint = scope.native.loads(note.body or b"")
-            tagged.add((ns, checkpoint))
+    tagged = set((yield from tagging.tagged(scope, found)).values()) if found is not None else set()
     now = yield from scope.core.dialect.now()
     done = Trimmed(0, 0)
 
     def choose(thread: Skeleton) -> Removal:
         nonlocal done
         removal = too_much(scope, thread, retention, tagged, now)
-        done = _measured(thread, removal)
+        done = Trimmed(len(removal.checkpoints), freed(thread, removal))
         return removal
 
     if dry_run:
@@ -71,7 +65,7 @@ def trim(scope: Scope, key: ThreadKey, retention: Retention, *, dry_run: bool = 
         if skeleton is not None:
             choose(skeleton)
         return done
-    yield from shrink(scope, key, choose)
+    yield from shrink(scope, key, choose, tagged_may_go=not retention.keep_tagged)
     return done
 
 
@@ -160,66 +154,11 @@ def _caller(scope: Scope, row: CheckpointRow, above: bytes) -> Row | None:
 
 def _within(thread: Skeleton, keep: set[Row], needed: set[Row], limit: int) -> set[Row]:
     """Of the rows to keep, the newest that fit, and those that are needed whatever they take."""
-    sizes = _sizes(thread)
-    left = limit - sum(sizes.get(row, 0) for row in keep & needed)
-    kept = keep & needed
+    scales, kept = Scales(thread), keep & needed
+    left = limit - sum(map(scales.add, kept))
     for row in sorted(keep - needed, key=lambda at: at[1], reverse=True):
-        left -= sizes.get(row, 0)
+        left -= scales.add(row)
         if left < 0:
             break
         kept.add(row)
     return kept
-
-
-def _sizes(thread: Skeleton) -> dict[Row, int]:
-    sizes = {(row.ns, row.id): len(row.body) for row in thread.checkpoints}
-    for write in thread.writes:
-        at = (write.ns, write.checkpoint)
-        sizes[at] = sizes.get(at, 0) + len(write.body)
-    return sizes
-
-
-def _measured(thread: Skeleton, removal: Removal) -> Trimmed:
-    sizes = _sizes(thread)
-    return Trimmed(len(removal.checkpoints), sum(sizes.get(row, 0) for row in removal.checkpoints))
-
-
-def tag(scope: Scope, at: Address, name: str, *, remove: bool = False) -> Op[None]:
-    """Give a checkpoint a name, or take the name back. A name stands for one checkpoint of its thread.
-
-    Raises:
-        ConfigurationError: The config names no checkpoint, or one that is not stored.
-    """
-    known = scope.core.knowledge.of(at.key)
-    checkpoint = at.checkpoint
-    if checkpoint is None and not remove:
-        raise ConfigurationError("tag() needs the checkpoint_id to name in its config.")
-    if checkpoint is not None and not remove:
-        loaded = yield from scope.core.dialect.load(at.key, at.ns, checkpoint, None)
-        gone = loaded.thread is None or (yield from is_over(scope.core, loaded.thread))
-        if gone or not loaded.checkpoints:
-            raise ConfigurationError("tag() names a checkpoint that is not stored.")
-
-    def attempt(view: View | None) -> Op[bool | None]:
-        if view is None:
-            raise ConfigurationError("tag() names a thread that is not stored.")
-        state = state_of(view)
-        guard = guard_for(scope, at, view, state)
-        body = None if remove else scope.native.dumps([at.ns, checkpoint])
-        note = Note(TAG + text_key("checkpoint_id", name), body)
-        stored = yield from scope.core.dialect.put_writes(guard, Elements(), (), [note])
-        if stored is None:
-            return None
-        settle(at, known, view, guard, stored[0], state, encoder_for(scope, view, 0))
-        return True
-
-    yield from store(scope, at, known, attempt, lambda view: False, None)
-
-
-def tags(scope: Scope, key: ThreadKey) -> Op[dict[str, str]]:
-    """The names of a thread's checkpoints."""
-    thread = yield from thread_of(scope, key)
-    if thread is None or (yield from is_over(scope.core, thread)):
-        return {}
-    notes = yield from scope.core.dialect.notes(thread, TAG)
-    return {text_of(note.key[1:]): id_of(scope.native.loads(note.body or b"")[1]) for note in notes}

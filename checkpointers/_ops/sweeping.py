@@ -16,7 +16,7 @@ from stepvault._core.state import State
 from stepvault.checkpointers._dialect import LISTED
 from stepvault.checkpointers._ops import reads, remains, retention
 from stepvault.checkpointers._ops.context import Address, Scope
-from stepvault.checkpointers._ops.expiry import MINUTE, SPACE, db_now, watching
+from stepvault.checkpointers._ops.expiry import MINUTE, SPACE, db_now, is_held, watching
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.spaces import drop_docs, space
 from stepvault.errors import ConfigurationError
@@ -183,7 +183,7 @@ def _looked_up(scope: Scope, docs: Sequence[Doc], now: int) -> Op[_Page]:
             page.missing.append((doc, key))
             continue
         state = State.unpack(thread.extents)
-        pinned = bool(state.pending) and scope.core.ttl.pin_interrupted
+        pinned = (bool(state.pending) and scope.core.ttl.pin_interrupted) or is_held(state, now)
         if state.expires_at is None:
             page.living.append((doc, key, None))
         elif state.expires_at > now or pinned:

@@ -44,7 +44,7 @@ class Whole:
 
 def take(scope: Scope, dialect: Dialect, skeleton: Skeleton) -> Op[Whole]:
     """The rest of a thread whose skeleton was read in the same transaction."""
-    numbers = [number for number, _ in skeleton.chunks]
+    numbers = [number for number, _, _ in skeleton.chunks]
     chunks = (yield from dialect.chunks(skeleton.thread, numbers)).chunks if numbers else []
     notes = yield from dialect.notes(skeleton.thread, b"")
     elements: dict[int, bytes] = {}

@@ -160,7 +160,7 @@ class PostgresDialect(Locking):
             elif kind == 2:
                 writes.append(WriteRow(c, d, e, a, run, created_at, from_ranges(refs), body))
             else:
-                chunks.append((a, b))
+                chunks.append((a, b, created_at))
         return None if thread is None else Skeleton(thread, checkpoints, writes, sorted(chunks))
 
     def chunks(self, thread: ThreadRow, numbers: Sequence[int]) -> Op[Loaded]:

@@ -107,8 +107,8 @@ UNION ALL
 SELECT 2, w.k, NULL, w.ns, w.checkpoint, w.task, w.run, NULL, w.created_at, w.refs::text, w.body
 FROM h CROSS JOIN LATERAL (SELECT * FROM {write} w WHERE w.t = h.no OFFSET 0) w
 UNION ALL
-SELECT 3, k.no, k.n, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-FROM h CROSS JOIN LATERAL (SELECT no, n FROM {chunk} k WHERE k.t = h.no OFFSET 0) k
+SELECT 3, k.no, k.n, NULL, NULL, NULL, NULL, NULL, k.size, NULL, NULL
+FROM h CROSS JOIN LATERAL (SELECT no, n, length(body)::bigint AS size FROM {chunk} k WHERE k.t = h.no OFFSET 0) k
 
 -- name: chunks
 SELECT no, n, body FROM {chunk} WHERE t = %(no)s AND no = ANY(%(numbers)s::bigint[])

@@ -159,14 +159,14 @@ class Reading:
             (values,) = yield Batch([Command(("HMGET", address, *names))], retry=True)
             for (ns, id_), packed in zip(part, values, strict=True):
                 found.writes += unpack_writes(ns, id_, packed or b"")
-        counts: list[tuple[int, int]] = []
+        counts: list[tuple[int, int, int]] = []
         numbers = sorted(reply[5])
         for start in range(0, max(1, len(numbers)), _ROWS):
             group = numbers[start : start + _ROWS]
             (sizes,) = yield Batch([Script("counts", (address,), (thread.uid, thread.rev, *group))], retry=True)
             if not sizes:
                 return None
-            counts += zip(group, sizes[1:], strict=True)
+            counts += zip(group, sizes[1::2], sizes[2::2], strict=True)
         return (Skeleton(thread, found.checkpoints, found.writes, counts),)
 
     def chunks(self, thread: ThreadRow, numbers: Sequence[int]) -> Op[Loaded]:

@@ -180,7 +180,7 @@ SELECT ns, id, parent, run, source, step, created_at, refs, body FROM stepvault_
 SELECT ns, checkpoint, task, k, run, created_at, refs, body FROM stepvault_write WHERE t = ?1
 
 -- name: all_chunks
-SELECT no, n FROM stepvault_chunk WHERE t = ?1 ORDER BY no
+SELECT no, n, length(body) FROM stepvault_chunk WHERE t = ?1 ORDER BY no
 
 -- name: chunk
 SELECT no, n, body FROM stepvault_chunk WHERE t = ?1 AND no = ?2

@@ -81,7 +81,7 @@ class SweepReport:
         took: How long it took.
         more: Whether it stopped at a limit with more to do.
         trimmed: Checkpoints that retention took out of other threads (or would).
-        freed: Bytes of their records and writes.
+        freed: The bytes that this gave back: of their records, writes and values.
         items: Expired items of the store that `vault.sweep` removed.
     """
 
@@ -108,7 +108,7 @@ class Retention:
     Attributes:
         keep_last: At most this many checkpoints.
         max_age: Minutes after which a checkpoint goes.
-        max_bytes: Oldest first until the records and writes of the thread take no more than this.
+        max_bytes: Oldest first until the thread takes no more than this, or nothing is left that may go.
         keep_tagged: Tagged checkpoints stay (`saver.tag`).
     """
 
@@ -144,7 +144,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """What retention took out of a thread: checkpoints, and the bytes of their records and writes."""
+    """What retention took out of a thread: checkpoints, and the bytes of what only they needed."""
 
     checkpoints: int
     bytes: int

@@ -55,8 +55,8 @@ def garbage(saver: Any, thread: str = "t") -> list[int]:
     skeleton = saver._driver.run(saver._core.dialect.skeleton(saver._scope.key(thread)))
     if skeleton is None:
         return []
-    live = remove._live(skeleton, remove.Removal())
-    return [first for first, count in skeleton.chunks if not live & set(range(first, first + count))]
+    live = remove.live(skeleton, remove.Removal())
+    return [first for first, count, _ in skeleton.chunks if not live & set(range(first, first + count))]
 
 
 class SqliteWorld:

@@ -154,7 +154,7 @@ class Skeleton:
     thread: ThreadRow
     checkpoints: list[CheckpointRow]
     writes: list[WriteRow]
-    chunks: list[tuple[int, int]]  # number, count
+    chunks: list[tuple[int, int, int]]  # number, count, bytes
 
 
 @dataclass(frozen=True, slots=True)

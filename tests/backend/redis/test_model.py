@@ -156,7 +156,7 @@ class Pair:
             for w in skeleton.writes
             if (w.ns, w.checkpoint) in taken or self.random.random() < 0.05
         ]
-        chunks = self.random.sample([no for no, _ in skeleton.chunks], len(skeleton.chunks) // 10)
+        chunks = self.random.sample([no for no, _, _ in skeleton.chunks], len(skeleton.chunks) // 10)
         rewritten = [ChunkRow(no, 1, b"rewritten %d" % no) for no in chunks[::2]]
         rev = self.random.randbytes(8)
         for twin in self.twins:

@@ -85,6 +85,31 @@ async def test_reading_does_not_count_unless_it_is_to(database: Database) -> Non
     assert await saver.aget_tuple(config()) is None
 
 
+async def test_looking_through_a_history_counts_as_reading(database: Database) -> None:
+    saver = await database.saver(ttl={"default_ttl": 10})
+    at = await put(saver, {"a": 1})
+    later(saver, 6)
+    assert await ids(saver, at)  # one checkpoint, or every thread: copies and those who look after an app
+    assert await ids(saver)
+    later(saver, 3)
+    assert await ids(saver, config())
+    later(saver, 9)
+    assert await ids(saver, config())
+
+
+async def test_a_thread_under_a_lease_does_not_expire(database: Database) -> None:
+    saver, other = await database.raw(ttl={"default_ttl": 1}), await database.saver()
+    await put(database.under_async_names(saver), {"a": 1})
+    async with saver.lease("t", ttl=600):
+        later(saver, 2)
+        later(other, 2)
+        assert await names(other) == ["t"]
+        assert (await other.asweep()).threads == 0
+    assert await names(other) == []
+    later(other, 2)  # a sweep looks again a little later
+    assert (await other.asweep()).threads == 1
+
+
 async def test_a_new_thread_takes_the_place_of_an_expired_one(database: Database) -> None:
     saver = await database.saver(ttl=SHORT)
     old = await put(saver, {"a": "old"})
@@ -219,6 +244,18 @@ async def test_two_sweeps_at_once_remove_each_thread_once(database: Database) ->
     assert sum(report.threads for report in reports) == 20
 
 
+async def test_a_default_that_is_none_is_not_given(database: Database) -> None:
+    saver = await database.saver()
+    with pytest.raises(ConfigurationError, match="default_ttl"):
+        await saver.aapply_ttl()
+
+
+async def test_a_saver_without_a_default_has_none_to_give(database: Database) -> None:
+    saver = await database.saver()
+    with pytest.raises(ConfigurationError, match="default_ttl"):
+        await saver.aapply_ttl()
+
+
 @pytest.mark.parametrize("ttl", [{"default_ttl": 0}, {"default_ttl": -1}, {"default_ttl": "1"}, {"minutes": 1}, 5])
 async def test_what_is_no_time_is_refused(ttl: Any, database: Database) -> None:
     with pytest.raises(ConfigurationError):
@@ -255,6 +292,21 @@ async def test_a_run_revives_what_it_loaded_unless_it_was_swept(swept: bool, asy
     else:
         done = await late.ainvoke({"log": ["b"]}, config())
         assert done["log"] == ["a", "x", "b", "x"]
+
+
+async def test_a_run_that_begins_late_gets_time(async_database: Database) -> None:
+    saver = await async_database.raw(ttl={"default_ttl": 10})
+    other = await async_database.saver()
+
+    async def pass_time() -> None:
+        for one in (saver, other):
+            later(one, 8)
+        assert (await other.asweep()).threads == 0
+
+    graph = slow_graph(saver, pass_time)
+    await graph.ainvoke({"log": ["a"]}, config(), durability="exit")
+    assert (await graph.ainvoke({"log": ["b"]}, config(), durability="exit"))["log"] == ["a", "x", "b", "x"]
+    assert await ids(other, config())
 
 
 async def test_a_thread_that_waits_for_a_human_does_not_expire(async_database: Database) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import random
 from typing import Annotated, Any
 
 import pytest
@@ -73,6 +74,38 @@ async def test_old_ones_go_by_age_and_big_ones_by_size(database: Database) -> No
     assert (await saver.asweep()).trimmed == 0
     small = await database.saver(retention={"max_bytes": 1})
     assert (await small.asweep()).trimmed == 2
+
+
+async def test_size_is_that_of_the_values_too(database: Database) -> None:
+    saver = await database.saver()
+    at = config()
+    for n in range(12):
+        at = await put(saver, {"a": bytes(random.Random(n).randbytes(20_000))}, at=at)
+    before = (await saver.athreads()).threads[0].bytes
+    limited = await database.saver(retention={"max_bytes": 70_000})
+    report = await limited.asweep()
+    (after,) = (await saver.athreads()).threads
+    assert (after.checkpoints, report.trimmed) == (3, 9)
+    assert after.bytes < 70_000
+    assert report.freed == pytest.approx(before - after.bytes, rel=0.05)
+    assert (await limited.asweep()).trimmed == 0
+    assert len(await whole(saver)) == 3
+
+
+@pytest.mark.parametrize("how", ["retention", "prune", "run"])
+async def test_a_name_goes_with_its_checkpoint(how: str, database: Database) -> None:
+    saver = await database.saver(retention={"keep_last": 1, "keep_tagged": False})
+    first = await put(saver, {"a": 1}, metadata={"run_id": "r1"})
+    second = await put(saver, {"a": 2}, at=first)
+    await saver.atag(first, "draft")
+    await saver.atag(second, "final")
+    if how == "retention":
+        await saver.asweep()
+    elif how == "prune":
+        await saver.aprune(["t"])
+    else:
+        await saver.adelete_for_runs(["r1"])
+    assert await saver.atags("t") == {"final": id_of(second)}
 
 
 async def test_a_waiting_question_stays_loadable(async_database: Database) -> None:

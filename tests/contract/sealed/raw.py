@@ -34,7 +34,7 @@ class Raw:
 
     async def chunks(self, thread: str) -> list[Any]:
         skeleton = await self.skeleton(thread)
-        loaded = await self.do(self.dialect.chunks(skeleton.thread, [number for number, _ in skeleton.chunks]))
+        loaded = await self.do(self.dialect.chunks(skeleton.thread, [number for number, _, _ in skeleton.chunks]))
         return list(loaded.chunks)
 
     async def notes(self, thread: str) -> list[Note]:

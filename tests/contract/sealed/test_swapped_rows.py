@@ -75,7 +75,7 @@ def _of_threads(vault: Vault) -> Op[list[Row]]:
         name = f"{scope.tenant!r} {summary.thread!r}"
         skeleton = yield from inner.skeleton(_key(scope.tenant, summary.thread))
         thread = skeleton.thread
-        numbers = [number for number, _ in skeleton.chunks]
+        numbers = [number for number, _, _ in skeleton.chunks]
         chunks = (yield from inner.chunks(thread, numbers)).chunks if numbers else []
         kinds = {"checkpoints": skeleton.checkpoints, "writes": skeleton.writes, "chunks": chunks}
         for kind, rows in kinds.items():
