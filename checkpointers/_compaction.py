@@ -62,7 +62,7 @@ class CompactingSaver(VerifyingSaver):
             if inspect.isawaitable(summary):
                 getattr(summary, "close", lambda: None)()
                 raise ConfigurationError("summarise returned an awaitable; await acompact_thread() instead.")
-            return self._run(compacting.store(at, draft, summary, str(uuid6())))
+            return self._told(self._run(compacting.store(at, draft, summary, str(uuid6()))))
 
     async def acompact_thread(
         self,
@@ -87,4 +87,9 @@ class CompactingSaver(VerifyingSaver):
             summary: Any = await asyncio.to_thread(summarise, draft.removed) if summarise else None
             if inspect.isawaitable(summary):
                 summary = await summary
-            return await self._arun(compacting.store(at, draft, summary, str(uuid6())))
+            return self._told(await self._arun(compacting.store(at, draft, summary, str(uuid6()))))
+
+    def _told(self, done: CompactionReport) -> CompactionReport:
+        numbers = {"removed": len(done.removed), "kept": done.kept, "characters_saved": done.characters_saved}
+        self._scope.tell("compacted", key=self._scope.key(done.thread_id), numbers=numbers)
+        return done

@@ -43,6 +43,10 @@ class Dialect(Protocol):
         """Create or migrate the tables; idempotent, safe with many callers at once."""
         ...
 
+    def only_theirs(self) -> Op[bool]:
+        """Whether LangGraph's own saver has threads in this database, and this one has none yet."""
+        ...
+
     def lock(self, key: ThreadKey) -> Op[None]:
         """Inside a write transaction: hold off other writers of the thread."""
         ...

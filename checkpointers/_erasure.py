@@ -17,6 +17,7 @@ from stepvault.checkpointers._journal import Journal
 from stepvault.checkpointers._ops.erasing import exporting, planning, receipts, requests, returning, steps
 from stepvault.checkpointers._ops.erasing.anonymising import Fields
 from stepvault.checkpointers._ops.erasing.items import Items
+from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.erasing.steps import Eraser
 from stepvault.erasure import ErasurePlan, ErasureRequest, SigningKey
 from stepvault.errors import ConfigurationError, HoldError, StepvaultError
@@ -70,6 +71,7 @@ class Erasure:
             self._journal.append if self._journal is not None else None,
             issuer,
             hooks or {},
+            progress=self._tell,
             fields=_fields(personal_fields),
             vacuum=vacuum,
         )
@@ -176,7 +178,15 @@ class Erasure:
     def _telling(self, progress: Callable[[ErasureRequest], None] | None) -> Eraser:
         if progress is None:
             return self._eraser
-        return replace(self._eraser, progress=lambda request: progress(request.shown()))
+
+        def told(request: Request) -> None:
+            self._tell(request)
+            progress(request.shown())
+
+        return replace(self._eraser, progress=told)
+
+    def _tell(self, request: Request) -> None:
+        self._saver._scope.tell("erasure", request.state, request_id=request.id, numbers=dict(request.counts))
 
     def erase_many(
         self,

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from stepvault import events
 from stepvault._core.codec import Codec
 from stepvault._core.credentials import Credentials
 from stepvault._core.evolution import Evolution, Migration
@@ -26,6 +27,7 @@ from stepvault.checkpointers._ops.context import Clock, Core, Tables, Wired
 from stepvault.checkpointers._sealed import SealedDialect
 from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError
+from stepvault.events import OnEvent
 from stepvault.ttl import Retention, ThreadTtl
 from stepvault.types import TypedSerializer
 
@@ -53,6 +55,8 @@ class StorageOptions:
         state_migrations: `{1: function}`: makes the channel values of version 2 from those of version 1.
         state_schema: A pydantic model, dataclass or TypedDict that channel values must fit.
         node_aliases: Former names of nodes: `{"old": "new"}`.
+        start_empty: Beside tables of LangGraph's own saver that hold threads, begin without them and without a warning.
+        on_event: Called with each `stepvault.events.Event`; quickly, and without a call of this saver.
     """
 
     compression: Literal["auto"] | None = "auto"
@@ -75,6 +79,8 @@ class StorageOptions:
     state_migrations: Mapping[int, Migration] | None = None
     state_schema: type | None = None
     node_aliases: Mapping[str, str] | None = None
+    on_event: OnEvent | None = None
+    start_empty: bool = False
 
     @classmethod
     def take(cls, options: dict[str, Any]) -> StorageOptions:
@@ -96,6 +102,7 @@ class StorageOptions:
             raise ConfigurationError(f'on_conflict must be "fork" or "raise", not {options["on_conflict"]!r}.')
         check_count("cache_bytes", options.get("cache_bytes", 0), least=0)
         check_minutes("interrupt_deadline", options.get("interrupt_deadline"))
+        events.checked(options.get("on_event"))
         return cls(**options)
 
     def serializer(self) -> TypedSerializer:
@@ -136,6 +143,8 @@ def build_core(dialect: Dialect, options: StorageOptions, serde: SerializerProto
         retention=Retention.of(options.retention),
         subject_keys=_subject_keys(options),
         require_subject=options.require_subject,
+        on_event=options.on_event,
+        start_empty=options.start_empty,
         evolution=Evolution.of(
             options.state_version, options.state_migrations, options.state_schema, options.node_aliases
         ),

@@ -104,10 +104,6 @@ class BaseSaver(BaseCheckpointSaver[str]):
 
     # -- lifetime
 
-    def make_tables_on_first_use(self) -> None:
-        """Have the first operation create or migrate the tables, also where the official saver asks for `setup()`."""
-        self._core.dialect.automatic_setup = True
-
     def prepare(self) -> None:
         """Create or migrate the tables: `setup` under a name that is the same on every class."""
         self._driver.run(prepare.setup(self._core))

@@ -74,6 +74,9 @@ class SealedDialect(SealedMoving):
     def setup(self) -> Op[None]:
         yield from self._inner.setup()
 
+    def only_theirs(self) -> Op[bool]:
+        return (yield from self._inner.only_theirs())
+
     def now(self) -> Op[int]:
         return (yield from self._inner.now())
 

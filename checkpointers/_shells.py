@@ -59,7 +59,8 @@ class ExpiringSaver(CompactingSaver):
             ConfigurationError: `all_tenants` on a view of one tenant, or a limit that is none.
         """
         limits = self._limits(limit, seconds)
-        return self._run(sweeping.sweep(self._scope, *limits, all_tenants=all_tenants, dry_run=dry_run))
+        done = self._run(sweeping.sweep(self._scope, *limits, all_tenants=all_tenants, dry_run=dry_run))
+        return self._swept(done, dry_run=dry_run)
 
     async def asweep(
         self,
@@ -71,7 +72,14 @@ class ExpiringSaver(CompactingSaver):
     ) -> SweepReport:
         """Async version of `sweep`."""
         limits = self._limits(limit, seconds)
-        return await self._arun(sweeping.sweep(self._scope, *limits, all_tenants=all_tenants, dry_run=dry_run))
+        done = await self._arun(sweeping.sweep(self._scope, *limits, all_tenants=all_tenants, dry_run=dry_run))
+        return self._swept(done, dry_run=dry_run)
+
+    def _swept(self, done: SweepReport, *, dry_run: bool) -> SweepReport:
+        if not dry_run:
+            names = ("threads", "checkpoints", "kept", "trimmed", "freed")
+            self._scope.tell("swept", numbers={name: getattr(done, name) for name in names})
+        return done
 
     def _limits(self, limit: int | None, seconds: float | None) -> tuple[int | None, float | None]:
         check_limits(limit, seconds)

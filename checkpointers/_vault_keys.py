@@ -154,6 +154,7 @@ class VaultKeys:
             gone = yield from keys.at(rotation.destroy_old(keys.store, keys.wrapper, noted))
         else:
             yield from keys.at(rotation.rotate(keys.store, keys.wrapper, noted))
+        self._saver._scope.tell("rotated", numbers={"rewrapped": last.rewrapped, "destroyable": len(gone)})
         return Rotation(last.rewrapped, tuple(gone))
 
     def forget(self, older_than: timedelta) -> int:

@@ -52,8 +52,6 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
         patterns: Which namespaces are whose, see `people.named_in`.
     """
 
-    automatic_setup = True
-
     def __init__(
         self,
         inner: Dialect,
@@ -64,6 +62,7 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
         patterns: Sequence[Sequence[str]] | None = None,
     ) -> None:
         self.inner = inner
+        self.automatic_setup = inner.automatic_setup
         self.keys = keys
         self.mixed = False  # while a database is being sealed or unsealed: items may be plain
         self.leaving = False  # while it is being unsealed: items move from their sealed place

@@ -20,7 +20,7 @@ from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
 from stepvault.stores._admission import admitted, is_due
 from stepvault.stores._dialect import Dialect, Removed
 from stepvault.stores._erased import Door
-from stepvault.stores._ops import batch, indexing, namespaces, remove, threads
+from stepvault.stores._ops import batch, indexing, namespaces, remove, threads, traces
 from stepvault.stores._ops.batch import Plan as Prepared
 from stepvault.stores._ops.context import Scope
 from stepvault.stores._ops.searching import ExtendedSearch, SearchExtras, SearchMode
@@ -129,6 +129,8 @@ class StoreShell(Door, Reindexing, BaseStore):
     def _admitted(self, op: plan.Op[T]) -> plan.Op[T]:
         """The operation, after what has to come before it."""
         core = self._scope.core
+        if core.wired.unadopted is not None:
+            op = traces.adopted(core, op)
         return indexing.prepared(core, admitted(core, op) if is_due(core) else op)
 
     # -- items

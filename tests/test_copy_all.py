@@ -23,7 +23,8 @@ from stepvault import Vault
 from stepvault.cli.app import app
 from stepvault.copying import acopy_all, copy_all
 from stepvault.encryption import Keyring
-from stepvault.errors import ConfigurationError
+from stepvault.errors import ConfigurationError, MigrationRequiredError
+from stepvault.events import Event
 from tests.contract.building import checkpoint, config
 from tests.contract.lifetime.building import later
 
@@ -178,6 +179,76 @@ def test_a_command_takes_over_a_database(official: Any, official_url: str, same:
         assert history(vault.checkpointer) == history(saver)
         assert [thread.thread_id for thread in vault.threads(subject="ann").threads] == ["t"]
         assert vault.store.get(("ann",), "drink").value == {"likes": "tea"}
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["from another database", "in place"])
+async def test_a_vault_takes_over_a_database_once(
+    official: Any, official_url: str, same: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    saver, memory = official
+    for thread in ("t", "gone"):
+        GRAPH.compile(checkpointer=saver).invoke({"messages": [("user", "hi")]}, config(thread, user_id="ann"))
+    memory.put(("ann",), "drink", {"likes": "tea"})
+    url = official_url if same else f"sqlite:///{tmp_path}/ours.db"
+    events: list[Event] = []
+    options: Any = {"adopt_from": True if same else official_url, "on_event": events.append}
+    with Vault.open(url, **options) as vault:
+        for early in (vault.threads, lambda: vault.store.search(()), vault.for_tenant("a").threads):
+            with pytest.raises(MigrationRequiredError, match=r"vault.setup\(\) once"):
+                early()
+        vault.setup()
+        assert history(vault.checkpointer) == history(saver)
+        assert {thread.thread_id for thread in vault.threads(subject="ann")} == {"t", "gone"}
+        assert vault.store.get(("ann",), "drink").value == {"likes": "tea"}
+        vault.checkpointer.delete_thread("gone")
+        vault.setup()
+        assert len(vault.threads()) == 1
+    async with Vault.open(url, **options) as vault:
+        assert len(await vault.athreads()) == 1
+        assert await vault.store.aget(("ann",), "drink") is not None
+        await vault.asetup()
+        await vault.checkpointer.adelete_thread("t")
+    async with Vault.open(url, **options) as vault:
+        await vault.asetup()
+        assert len(await vault.athreads()) == 0
+    assert [(event.kind, event.numbers) for event in events] == [("adopted", {"threads": 2, "items": 1})]
+    assert not caplog.records
+
+
+async def test_a_vault_takes_over_in_an_event_loop(official: Any, official_url: str, tmp_path: Path) -> None:
+    saver, _ = official
+    GRAPH.compile(checkpointer=saver).invoke({"messages": [("user", "hi")]}, config("t", user_id="ann"))
+    ring = Keyring.generate()
+    async with Vault.open(f"sqlite:///{tmp_path}/ours.db", adopt_from=official_url, keyring=ring) as vault:
+        await vault.asetup()
+        assert [thread.subjects for thread in await vault.athreads()] == [("ann",)]
+
+
+def test_what_cannot_be_taken_over_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="adopt_from"):
+        Vault.open("memory://", adopt_from=5)
+    for wrong in (f"sqlite:///{tmp_path}/missing.db", "redis://localhost:1"):
+        with Vault.open("memory://", adopt_from=wrong) as vault:
+            with pytest.raises(ConfigurationError, match=r"no database|reads SQLite"):
+                vault.setup()
+            with pytest.raises(MigrationRequiredError):
+                vault.threads()
+
+
+def test_threads_that_are_not_read_are_mentioned(
+    official: Any, official_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    official[0].put(config(), checkpoint({"a": 1}), {"step": 1}, {"a": "1"})
+    for start_empty, lines in ((True, 0), (False, 1)):
+        with Vault.open(official_url, start_empty=start_empty) as vault:
+            vault.setup()
+            assert len(caplog.records) == lines
+    assert "start_empty=True" in caplog.text
+    with Vault.open(official_url, start_empty=True) as vault:
+        vault.checkpointer.put(config(), checkpoint({"a": 2}), {}, {})
+    with Vault.open(official_url) as vault:
+        vault.setup()
+    assert len(caplog.records) == 1
 
 
 def test_a_command_takes_over_nothing(tmp_path: Path) -> None:

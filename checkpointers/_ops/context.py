@@ -26,6 +26,7 @@ from stepvault._keystore.keys import Keys
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.encryption import Keyring
 from stepvault.errors import ConfigurationError
+from stepvault.events import Event, Kind, OnEvent, tell
 from stepvault.ttl import Retention, ThreadTtl
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ class Wired:
 
     store: Any = None  # a `reads.Beside`
     reads: Reads = field(default_factory=Reads)
+    unadopted: bytes | None = None  # the trace that taking over `adopt_from=` leaves, until it is seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class Core:
     keys: Keys | None = None  # of a sealed database
     keyring: Keyring | None = None
     wired: Wired = field(default_factory=Wired)
+    on_event: OnEvent | None = None
+    start_empty: bool = False
 
     def compute(self, work: Callable[[], T], size: int) -> Op[T]:
         """Do some encoding or decoding, off the event loop if it is much."""
@@ -119,6 +123,12 @@ class Scope:
         if self.core.keys is not None:
             return self.core.keys.mark(self.tenant, data)
         return data if self.core.tables.marks is None else self.core.tables.marks.mark(self.tenant, data)
+
+    def tell(self, kind: Kind, detail: str | None = None, key: ThreadKey | None = None, **more: Any) -> None:
+        """Hand an event to `on_event=`."""
+        if self.core.on_event is not None:
+            thread_id = text_of(key.thread) if key is not None else None
+            tell(self.core.on_event, Event(kind, text_of(self.tenant), detail, thread_id, **more))
 
     @property
     def native(self) -> Port:

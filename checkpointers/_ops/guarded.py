@@ -131,6 +131,7 @@ def _once(
             for row in loaded.checkpoints:
                 view.keep(row.ns, row.id, decode_record(unpack(row.body)))
     if expected and (view is None or view.generation != expected):
+        scope.tell("conflict", "gone", at.key)
         raise ThreadGoneError(
             f"Thread {text_of(at.key.thread)!r} was deleted, erased, anonymised or expired while this run was at work; "
             "nothing was stored. Start a new run."

@@ -30,12 +30,13 @@ def acquire(scope: Scope, at: Address, token: bytes, owner: str, ttl: float, exp
     def take(state: State) -> Op[State]:
         now = yield from scope.core.dialect.now()
         if state.lease is not None and state.lease.until > now and state.lease.token != token:
-            raise permits.held_by(at, state.lease)
+            raise permits.held_by(scope, at, state.lease)
         return replace(state, lease=Lease(token, owner, now + int(ttl * 1000)))
 
     yield from change_state(scope, at, take)
     if expect_interrupt is not None and not (yield from _waits(scope, at, expect_interrupt)):
         yield from release(scope, at, token)
+        scope.tell("conflict", "head_moved", at.key)
         raise HeadMovedError(f"Interrupt {expect_interrupt!r} does not wait at the head of this thread any more.")
 
 

@@ -53,6 +53,7 @@ def _check_lease(scope: Scope, at: Address, view: View | None, state: State) -> 
     if at.lease is not None:
         if lease is None or lease.token != at.lease:
             lose(scope, at.lease)
+            scope.tell("conflict", "fenced", at.key)
             raise FencedError(
                 f"This worker's lease of thread {text_of(at.key.thread)!r} was lost; nothing was stored. Stop the run."
             )
@@ -60,7 +61,7 @@ def _check_lease(scope: Scope, at: Address, view: View | None, state: State) -> 
     assert lease is not None
     assert view is not None
     if (yield from scope.core.dialect.now()) < lease.until:
-        raise held_by(at, lease)
+        raise held_by(scope, at, lease)
     view.state = replace(state, lease=None)  # run out: the write that comes now clears it
 
 
@@ -71,8 +72,9 @@ def lose(scope: Scope, token: bytes) -> None:
         scope.core.lost.popitem(last=False)
 
 
-def held_by(at: Address, lease: Lease) -> LeaseHeldError:
+def held_by(scope: Scope, at: Address, lease: Lease) -> LeaseHeldError:
     """The error of a caller without the lease."""
+    scope.tell("conflict", "lease_held", at.key)
     return LeaseHeldError(
         f"Thread {text_of(at.key.thread)!r} is leased by {lease.owner}; nothing was stored. Wait for it, or take the "
         "lease with saver.lease() once it has run out."
@@ -82,6 +84,7 @@ def held_by(at: Address, lease: Lease) -> LeaseHeldError:
 def _head_moved(scope: Scope, at: Address, state: State) -> None:
     assert at.run is not None
     thread = text_of(at.key.thread)
+    scope.tell("conflict", "fork" if scope.core.on_conflict == "fork" else "head_moved", at.key)
     if scope.core.on_conflict == "raise":
         raise HeadMovedError(
             f"Another run stored a checkpoint in thread {thread!r} since this run loaded it; nothing was stored. "

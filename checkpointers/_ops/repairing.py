@@ -52,6 +52,7 @@ def repair(scope: Scope, thread_id: Any, to: str, fresh: str) -> Op[str]:
     if parent is not None:
         config = config_of(key, b"", id_of(parent))
     yield from put(scope, at, config, checkpoint, _metadata(found, to), checkpoint["channel_versions"])
+    scope.tell("repaired", key=key)
     return checkpoint_id
 
 

@@ -60,6 +60,9 @@ class PostgresDialect(Locking):
     def setup(self) -> Op[None]:
         return self._schema.setup()
 
+    def only_theirs(self) -> Op[bool]:
+        return self._schema.only_theirs()
+
     def lock(self, key: ThreadKey) -> Op[None]:
         # The advisory lock stands in for the row of a thread that does not exist yet.
         name = hashlib.blake2b(key.tenant + b"\0" + key.thread, digest_size=8).digest()

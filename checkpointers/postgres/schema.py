@@ -44,7 +44,6 @@ class Schema:
         """Apply what is pending, each migration in a transaction of its own; idempotent."""
         while (yield from self._pending()):
             yield Atomic(self._migrate(), "write")
-        yield from self._mention_theirs()
 
     def _pending(self) -> Op[list[Migration]]:
         (row,) = yield from self._one("survey", self._survey())
@@ -85,18 +84,13 @@ class Schema:
             numbers = {"count": str(self._partitions), "index": str(index)}
             yield self._names.fill(QUERIES["partition"], {"part": part, "whole": self._names.table(table), **numbers})
 
-    def _mention_theirs(self) -> Op[None]:
-        """Say once that the official saver's threads are not read from here, while there are none of ours."""
+    def only_theirs(self) -> Op[bool]:
+        """Whether the official saver has threads here, while there are none of ours."""
         (row,) = yield from self._one("survey", self._survey())
         try:
-            found = row[3] and (yield from self._one("only_theirs", {}))
+            return bool(row[3] and (yield from self._one("only_theirs", {})))
         except StorageError:
-            return  # not ours to read
-        if found:
-            logger.warning(
-                "Postgres has threads of langgraph-checkpoint-postgres beside the empty tables of Stepvault, which "
-                "does not read them: copy them with `stepvault adopt` or `stepvault.copying.copy_all`."
-            )
+            return False  # not ours to read
 
     def _survey(self) -> dict[str, str | None]:
         names = self._names

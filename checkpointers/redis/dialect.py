@@ -32,6 +32,10 @@ class RedisDialect(Listing, Copying, Documents):
         self._allow_eviction = allow_eviction
         self._told = False
 
+    def only_theirs(self) -> Op[bool]:
+        return False  # theirs are documents of modules that a plain server does not have
+        yield
+
     def setup(self) -> Op[None]:
         """Look at the server's settings; there is nothing to create.
 

@@ -59,6 +59,13 @@ class SqliteDialect(Purging, Locking):
         if recorded is None or pending(MIGRATIONS, recorded):
             yield Atomic(self._migrate(), "write")
 
+    def only_theirs(self) -> Op[bool]:
+        table = Stmt("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'checkpoints'")
+        if not (yield Atomic(_one(table), "read")):
+            return False
+        theirs = Stmt("SELECT 1 FROM checkpoints WHERE NOT EXISTS (SELECT 1 FROM stepvault_thread) LIMIT 1")
+        return bool((yield Atomic(_one(theirs), "read")))
+
     def _recorded(self) -> Op[list[tuple[int, str, int]] | None]:
         """The applied migrations; None without the table that records them."""
         table = Stmt("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'stepvault_migration'")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from stepvault.checkpointers._conversion import SETTLE, SealProgress
 from stepvault.checkpointers._directions import seal, unseal
@@ -34,11 +34,13 @@ class Sealing:
             ConfigurationError: This vault has no keyring, or an erasure is under way.
             ConflictError: A thread exists sealed and unsealed.
         """
-        return self._checkpointer._driver.run(seal(*self._converting(settle, report, leaving=False)))
+        done = self._checkpointer._driver.run(seal(*self._converting(settle, report, leaving=False)))
+        return self._told("sealed", done)
 
     async def aseal(self, *, settle: float = SETTLE, report: Report = None) -> SealProgress:
         """Async version of `seal`."""
-        return await self._checkpointer._driver.arun(seal(*self._converting(settle, report, leaving=False)))
+        done = await self._checkpointer._driver.arun(seal(*self._converting(settle, report, leaving=False)))
+        return self._told("sealed", done)
 
     def unseal(self, *, settle: float = SETTLE, report: Report = None) -> SealProgress:
         """Undo `seal`, in the same way: afterwards, the database is opened without keyring=. See docs/encryption.md.
@@ -47,11 +49,17 @@ class Sealing:
             ConfigurationError: This vault has no keyring, or the database is being sealed.
             PayloadError: Something cannot be opened; what was not converted is still sealed.
         """
-        return self._checkpointer._driver.run(unseal(*self._converting(settle, report, leaving=True)))
+        done = self._checkpointer._driver.run(unseal(*self._converting(settle, report, leaving=True)))
+        return self._told("unsealed", done)
 
     async def aunseal(self, *, settle: float = SETTLE, report: Report = None) -> SealProgress:
         """Async version of `unseal`."""
-        return await self._checkpointer._driver.arun(unseal(*self._converting(settle, report, leaving=True)))
+        done = await self._checkpointer._driver.arun(unseal(*self._converting(settle, report, leaving=True)))
+        return self._told("unsealed", done)
+
+    def _told(self, kind: Literal["sealed", "unsealed"], done: SealProgress) -> SealProgress:
+        self._checkpointer._scope.tell(kind, numbers={"threads": done.threads, "items": done.items})
+        return done
 
     def _converting(self, settle: float, report: Report, *, leaving: bool) -> Any:
         items = ItemConversion(self.store, leaving=leaving)

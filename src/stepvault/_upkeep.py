@@ -80,6 +80,8 @@ class Upkeep:
         sweeping.check_view(saver._scope, all_tenants)  # before items go
         tenants = [scope.tenant for scope in saver._run(sweeping.swept(saver._scope))]
         items = self.store._run(_sweep_items(self.store._scope, tenants, dry_run=dry_run))
+        if items and not dry_run:
+            saver._scope.tell("swept", numbers={"items": items})
         done = saver.sweep(limit=limit, seconds=seconds, all_tenants=all_tenants, dry_run=dry_run)
         return replace(done, items=items)
 
@@ -97,6 +99,8 @@ class Upkeep:
         sweeping.check_view(saver._scope, all_tenants)
         tenants = [scope.tenant for scope in await saver._arun(sweeping.swept(saver._scope))]
         items = await self.store._arun(_sweep_items(self.store._scope, tenants, dry_run=dry_run))
+        if items and not dry_run:
+            saver._scope.tell("swept", numbers={"items": items})
         done = await saver.asweep(limit=limit, seconds=seconds, all_tenants=all_tenants, dry_run=dry_run)
         return replace(done, items=items)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -50,9 +51,14 @@ class Vault(Upkeep, Sealing):
     """
 
     def __init__(
-        self, checkpointer: ExpiringSaver, make_store: Callable[[], SyncManners], erasing: dict[str, Any] | None = None
+        self,
+        checkpointer: ExpiringSaver,
+        make_store: Callable[[], SyncManners],
+        erasing: dict[str, Any] | None = None,
+        adopt_from: str | None = None,
     ) -> None:
         self._checkpointer = checkpointer
+        self._adopt_from = adopt_from
         self._make_store = make_store
         self._store: SyncManners | None = None
         self._making = threading.Lock()
@@ -60,14 +66,14 @@ class Vault(Upkeep, Sealing):
 
     @classmethod
     def open(cls, url: str | None = None, **options: Any) -> Self:
-        """Open a vault; tables are made on first use.
+        """Open a vault; tables are made on first use, unless `automatic_setup=False`.
 
         Args:
             url: Where the data is: `sqlite:///file.db`, `memory://`, `postgresql://...` or `redis://...`. None
                 takes it from the environment variable STEPVAULT_URL.
-            options: Options of the backend's saver; `index`, `store_ttl` and `text` of its store; and
-                `subject_patterns`, `journal`, `issuer`, `hooks`, `personal_fields` and `vacuum` of erasures. See
-                docs/options.md.
+            options: Options of the backend's saver; `index`, `store_ttl` and `text` of its store;
+                `subject_patterns`, `journal`, `issuer`, `hooks`, `personal_fields` and `vacuum` of erasures; and
+                `adopt_from`. See docs/options.md.
 
         Raises:
             ConfigurationError: No URL was given in either form, or it names no known backend. There is no silent
@@ -77,9 +83,14 @@ class Vault(Upkeep, Sealing):
         options.setdefault("on_conflict", "raise")
         erasing = {name: options.pop(name) for name in _ERASING if name in options}
         options |= {name: erasing[name] for name in _STORED if name in erasing}
-        checkpointer, make_store = _parts(url or os.environ.get(_ENVIRONMENT), options)
-        checkpointer.make_tables_on_first_use()
-        vault = cls(checkpointer, make_store, erasing)
+        url = url or os.environ.get(_ENVIRONMENT)
+        adopt_from = _adopted(url, options)
+        automatic = options.pop("automatic_setup", True)
+        checkpointer, make_store = _parts(url, options)
+        checkpointer._core.dialect.automatic_setup = bool(automatic)
+        vault = cls(checkpointer, make_store, erasing, adopt_from)
+        if adopt_from is not None:
+            checkpointer._core.wired.unadopted = b"adopted" + checkpointer._scope.tenant
         checkpointer._core.wired.store = Beside(lambda: vault.store)
         return vault
 
@@ -93,8 +104,10 @@ class Vault(Upkeep, Sealing):
         """The `store=` of a graph: memory across threads, in the same database."""
         with self._making:
             if self._store is None:
-                store = self._make_store()
+                store, core = self._make_store(), self._checkpointer._core
+                store._scope.core.dialect.automatic_setup = core.dialect.automatic_setup
                 store._scope.core.wired.threads = Threads(self._checkpointer)
+                store._scope.core.wired.unadopted = core.wired.unadopted
                 self._store = store
             return self._store
 
@@ -128,14 +141,26 @@ class Vault(Upkeep, Sealing):
         return type(self)(self._checkpointer.for_tenant(tenant), lambda: self.store.for_tenant(tenant), self._erasing)
 
     def setup(self) -> None:
-        """Create or migrate the tables. Idempotent; any number of processes may call it at once."""
+        """Create or migrate the tables, and take over what `adopt_from=` names.
+
+        Idempotent; any number of processes may call it at once.
+        """
         self._checkpointer.prepare()
         self.store.setup()
+        self._take_over()
 
     async def asetup(self) -> None:
         """Async version of `setup`."""
         await self._checkpointer.aprepare()
         await self.store.asetup()
+        if self._adopt_from is not None:
+            await asyncio.to_thread(self._take_over)
+
+    def _take_over(self) -> None:
+        if self._adopt_from is not None:
+            from stepvault.adopting import adopt_once
+
+            adopt_once(self, self._adopt_from)
 
     def threads(self, *, subject: str | None = None, limit: int = 50, cursor: str | None = None) -> ThreadPage:
         """One page of this tenant's threads, newest first: status, head, size and times of each.
@@ -272,6 +297,17 @@ class Vault(Upkeep, Sealing):
         await self.aclose()
 
 
+def _adopted(url: str | None, options: dict[str, Any]) -> str | None:
+    """The URL that `adopt_from=` names, if it is given: True is the same database."""
+    given = options.pop("adopt_from", None)
+    if given in (None, False):
+        return None
+    if given is not True and not isinstance(given, str):
+        raise ConfigurationError(f"adopt_from must be True or the URL of a database, not {type(given).__name__}.")
+    options.setdefault("start_empty", True)
+    return url if given is True else given
+
+
 def _parts(url: str | None, options: dict[str, Any]) -> Parts:
     """The saver of a URL, and how to make the store beside it."""
     if not url:
@@ -310,8 +346,8 @@ def _postgres(url: str, options: dict[str, Any], stored: dict[str, Any]) -> Part
     from stepvault.stores.postgres import PostgresStore
 
     stored |= {name: options[name] for name in ("schema", "table_prefix") if name in options}
-    saver = PostgresSaver.from_conn_string(url, **{"automatic_setup": True, **options})
-    return saver, lambda: PostgresStore(_driver(saver), automatic_setup=True, keys=saver._core.keys, **stored)
+    saver = PostgresSaver.from_conn_string(url, **options)
+    return saver, lambda: PostgresStore(_driver(saver), keys=saver._core.keys, **stored)
 
 
 def _redis(url: str, options: dict[str, Any], stored: dict[str, Any]) -> Parts:

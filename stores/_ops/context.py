@@ -50,6 +50,7 @@ class Wired:
     """What a vault has put beside this store; see `threads`."""
 
     threads: Any = None  # a `threads.Threads`
+    unadopted: bytes | None = None  # the trace that taking over `adopt_from=` leaves, until it is seen
 
 
 @dataclass(frozen=True, slots=True)

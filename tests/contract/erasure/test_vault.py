@@ -14,6 +14,7 @@ from langgraph.store.base import BaseStore, PutOp
 
 from stepvault import Memories, Vault
 from stepvault.checkpointers._ops.erasing import items
+from stepvault.errors import MigrationRequiredError
 from tests.contract.building import checkpoint, config
 from tests.contract.matrix import Database, RedisClusterDatabase, SqliteDatabase, matrix
 
@@ -108,3 +109,19 @@ async def test_memories_are_their_users(database: Database, patterns: Any) -> No
         left = [memory.user for user in ("ann@example.com", "ann@example%2Ecom", "ann", None)
                 for memory in memories.list(user=user)]  # fmt: skip
         assert left == ["ann@example%2Ecom", "ann", None]
+
+
+@pytest.mark.parametrize("database", SETTINGS, indirect=True)
+async def test_tables_are_made_by_whoever_is_told_to(database: Database) -> None:
+    prefix = "sqlite:///" if isinstance(database, SqliteDatabase) else ""
+    with Vault.open(f"{prefix}{database.url}", automatic_setup=False, **database.options) as vault:
+        if "redis" not in database.name:  # where there is nothing to make
+            for early in (vault.threads, lambda: vault.store.get(("a",), "k"), vault.for_tenant("a").threads):
+                with pytest.raises(MigrationRequiredError, match=r"setup\(\) once"):
+                    early()
+        vault.setup()
+        vault.store.put(("a",), "k", {"n": 1})
+        assert len(vault.threads()) == 0
+    with Vault.open(f"{prefix}{database.url}", automatic_setup=False, **database.options) as vault:
+        assert vault.store.get(("a",), "k") is not None
+        assert len(vault.threads()) == 0
