@@ -11,7 +11,6 @@ from typing_extensions import LiteralString
 from stepvault._core.chunks import ChunkRow
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.manifest import PAGE, first_of, merged_pages, unpack_pages
-from stepvault._core.migrate import migrations_in, pending, statements
 from stepvault._core.plan import Atomic, Batch, Op, Stmt
 from stepvault._core.rows import (
     CheckpointRow,
@@ -35,9 +34,9 @@ from stepvault._core.sqltext import literal, named
 from stepvault.checkpointers._locking import Locking
 from stepvault.checkpointers.sqlite.purging import Purging
 from stepvault.checkpointers.sqlite.removing import delete_all
+from stepvault.checkpointers.sqlite.schema import NOW, Schema
 
 _HERE = files("stepvault.checkpointers.sqlite")
-_NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 _CHILDREN = ("chunks", "checkpoints", "writes", "metas", "notes")
 _DELETES = (*(f"delete_{name}" for name in _CHILDREN), "delete_thread")
 _ASKED = 500  # threads that one statement looks for
@@ -45,48 +44,13 @@ _BEYOND = b"\xff"  # above every checkpoint id: those begin with 0 or 1
 _LAST = 2**63 - 1
 
 _QUERIES = named(_HERE.joinpath("queries.sql").read_text(encoding="utf-8"))
-SQL: Mapping[str, LiteralString] = {name: literal(text.replace("{now}", _NOW)) for name, text in _QUERIES.items()}
-MIGRATIONS = migrations_in(_HERE.joinpath("migrations"))
+SQL: Mapping[str, LiteralString] = {name: literal(text.replace("{now}", NOW)) for name, text in _QUERIES.items()}
 
 
-class SqliteDialect(Purging, Locking):
+class SqliteDialect(Schema, Purging, Locking):
     """See `Dialect`."""
 
     automatic_setup = True
-
-    def setup(self) -> Op[None]:
-        recorded = yield from self._recorded()
-        if recorded is None or pending(MIGRATIONS, recorded):
-            yield Atomic(self._migrate(), "write")
-
-    def only_theirs(self) -> Op[bool]:
-        table = Stmt("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'checkpoints'")
-        if not (yield Atomic(_one(table), "read")):
-            return False
-        theirs = Stmt("SELECT 1 FROM checkpoints WHERE NOT EXISTS (SELECT 1 FROM stepvault_thread) LIMIT 1")
-        return bool((yield Atomic(_one(theirs), "read")))
-
-    def _recorded(self) -> Op[list[tuple[int, str, int]] | None]:
-        """The applied migrations; None without the table that records them."""
-        table = Stmt("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'stepvault_migration'")
-        if not (yield Atomic(_one(table), "read")):
-            return None
-        return (yield Atomic(_one(Stmt("SELECT number, checksum, oldest FROM stepvault_migration")), "read"))  # type: ignore[no-any-return]
-
-    def _migrate(self) -> Op[None]:
-        yield Batch(
-            [
-                Stmt(
-                    "CREATE TABLE IF NOT EXISTS stepvault_migration (number INTEGER PRIMARY KEY, name TEXT NOT NULL, "
-                    "checksum TEXT NOT NULL, oldest INTEGER NOT NULL, applied_at INTEGER NOT NULL)"
-                )
-            ]
-        )
-        recorded = yield from self._recorded()
-        for step in pending(MIGRATIONS, recorded or []):
-            yield Batch([Stmt(literal(sql)) for sql in statements(step.sql)])
-            record = literal(f"INSERT INTO stepvault_migration VALUES (?, ?, ?, ?, {_NOW})")
-            yield Batch([Stmt(record, (step.number, step.name, step.checksum, step.oldest))])
 
     def lock(self, key: ThreadKey) -> Op[None]:
         return  # BEGIN IMMEDIATE holds off every other writer

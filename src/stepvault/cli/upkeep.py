@@ -120,7 +120,7 @@ def schema(
 
         typer.echo(PostgresSaver.ddl(schema=pg_schema, table_prefix=table_prefix))
     elif backend == "sqlite":
-        from stepvault.checkpointers.sqlite.dialect import MIGRATIONS
+        from stepvault.checkpointers.sqlite.schema import MIGRATIONS
 
         typer.echo("\n".join(migration.sql for migration in MIGRATIONS))
     else:
