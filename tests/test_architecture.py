@@ -28,8 +28,8 @@ else:
 LAYERS = {
     "errors": r"stepvault\.errors",
     "core": r"stepvault\._core",
-    "concepts": r"stepvault\.(?!(errors|_core|_drivers|checkpointers|stores|vault|adopting|copying|_upkeep|_sealing|cli)"
-    r"\b)\w+",
+    "concepts": r"stepvault\.(?!(errors|_core|_drivers|checkpointers|stores|vault|adopting|copying|_upkeep|_sealing|"
+    r"cli)\b)\w+",
     "drivers": r"stepvault\._drivers",
     "dialects": r"stepvault\.(checkpointers|stores)\._dialect",
     "ops": r"stepvault\.(checkpointers|stores)\._ops",
