@@ -7,7 +7,7 @@ finds `started` knows that a crash, an error or another worker stands in between
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
@@ -176,6 +176,13 @@ def read(scope: Scope, thread: ThreadKey, uid: bytes, note: Note) -> EffectRecor
     """The effect of a note, as users see it."""
     assert note.body is not None
     return record_of(scope, thread, uid, note.key, _read(scope, note.body))
+
+
+def done_by(scope: Scope, note: Note, tasks: Collection[bytes]) -> bool:
+    """Whether the effect of a note is done, and of one of these tasks."""
+    assert note.body is not None
+    effect = _read(scope, note.body)
+    return effect.state == "done" and id_key("task_id", effect.task) in tasks
 
 
 def record_of(scope: Scope, thread: ThreadKey, uid: bytes, key: bytes, effect: Effect) -> EffectRecord:

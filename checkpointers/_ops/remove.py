@@ -19,6 +19,7 @@ from stepvault.checkpointers._ops import reads, tagging
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.holding import turn
 from stepvault.checkpointers._ops.inbox import keeping
+from stepvault.checkpointers._ops.inbox.undoing import undo
 from stepvault.checkpointers._ops.load import metadata_of
 from stepvault.checkpointers._ops.put import run_key
 from stepvault.errors import ConfigurationError, ConflictError
@@ -55,7 +56,7 @@ def prune(scope: Scope, thread_ids: Sequence[Any], strategy: str) -> Op[None]:
 
 
 def delete_for_runs(scope: Scope, run_ids: Sequence[Any]) -> Op[None]:
-    """Remove the checkpoints and writes of runs, in every thread; a thread left empty goes too."""
+    """Remove the checkpoints and writes of runs, and what they asked, in every thread; a thread left empty goes too."""
     check_list("run_ids", run_ids)
     runs = {run_key(run_id) for run_id in run_ids}
     if not runs:
@@ -63,7 +64,7 @@ def delete_for_runs(scope: Scope, run_ids: Sequence[Any]) -> Op[None]:
     done: set[ThreadKey] = set()
     while keys := [key for key in (yield from _threads_of(scope, runs)) if key not in done]:
         for key in keys:  # meanwhile one of them may have been copied: look again
-            yield from shrink(scope, key, lambda thread: _of_runs(thread, runs))
+            yield from shrink(scope, key, lambda thread: _of_runs(thread, runs), undoing=True)
             done.add(key)
 
 
@@ -72,13 +73,18 @@ def _threads_of(scope: Scope, runs: set[bytes]) -> Op[list[ThreadKey]]:
 
 
 def shrink(
-    scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal], *, tagged_may_go: bool = True
+    scope: Scope,
+    key: ThreadKey,
+    choose: Callable[[Skeleton], Removal],
+    *,
+    tagged_may_go: bool = True,
+    undoing: bool = False,
 ) -> Op[None]:
-    """Remove the chosen rows of a thread and every element that nothing needs any more."""
+    """Remove the chosen rows of a thread and every element that nothing needs any more; see `undo` for `undoing`."""
     dialect = scope.core.dialect
     for attempt in range(_ATTEMPTS):
         holding = (yield from turn(scope, key)) if attempt >= _LOCK_AFTER else None
-        once = _shrink_once(scope, key, choose, holding.hold.holder if holding else b"", tagged_may_go)
+        once = _shrink_once(scope, key, choose, holding.hold.holder if holding else b"", tagged_may_go, undoing)
         if attempt >= _LOCK_AFTER and dialect.locks:
             done = yield Atomic(_locked(scope, key, once), "write")
         elif holding is not None:
@@ -107,7 +113,12 @@ def _locked(scope: Scope, key: ThreadKey, once: Op[bool | bytes]) -> Op[bool | b
 
 
 def _shrink_once(
-    scope: Scope, key: ThreadKey, choose: Callable[[Skeleton], Removal], holder: bytes, tagged_may_go: bool
+    scope: Scope,
+    key: ThreadKey,
+    choose: Callable[[Skeleton], Removal],
+    holder: bytes,
+    tagged_may_go: bool,
+    undoing: bool,
 ) -> Op[bool | bytes]:
     """Whether it is done; the thread's revision if everything goes."""
     dialect = scope.core.dialect
@@ -127,8 +138,13 @@ def _shrink_once(
             unpack_row(chunk, elements)
     kept = pack_rows(((no, element) for no, element in elements.items() if no in alive), scope.core.codec)
     removal = Removal(chosen.checkpoints, chosen.writes, sorted((*dead, *mixed)), kept)
-    thread = skeleton.thread
-    before, head = State.unpack(thread.extents), _head(skeleton, chosen)
+    thread, head = skeleton.thread, _head(skeleton, chosen)
+    if undoing:
+        undone = yield from undo(scope, key, skeleton, chosen, head, holder)
+        if undone is None:
+            return False
+        thread = undone
+    before = State.unpack(thread.extents)
     state = replace(before, head=head, since_trim=0, compacted=before.compacted and head == before.head)
     guard = Guard(key, thread, thread.uid, scope.core.random(8), state.pack(), holder=holder)
     if not (yield from dialect.remove(guard, removal)):

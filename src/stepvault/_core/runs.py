@@ -115,8 +115,10 @@ class Runs:
                     self._runs.popitem(last=False)
             else:
                 self._runs.move_to_end(id(control))
-        if run.run_id is None and config.get("run_id") is not None:
-            run.run_id = str(config["run_id"])
+        if run.run_id is None:
+            # As in its checkpoints' metadata, where LangGraph puts what the caller said under these names.
+            named = (config.get("metadata") or {}).get("run_id") or config.get("run_id")
+            run.run_id = None if named is None else str(named)
         return run
 
     def standing_at(self, tenant: bytes, checkpoint: bytes) -> ThreadKey | None:

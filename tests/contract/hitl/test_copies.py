@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langgraph.types import Command
@@ -11,7 +12,7 @@ from stepvault._core.rows import DocChange
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.errors import InterruptNotFoundError
-from tests.contract.hitl.building import App, nested, parallel
+from tests.contract.hitl.building import App, nested, one, parallel
 from tests.contract.hitl.counting import batches
 from tests.contract.matrix import Database
 
@@ -70,6 +71,30 @@ async def test_a_deleted_thread_leaves_nothing(app: App) -> None:
     assert await app.changes() == []
     with pytest.raises(InterruptNotFoundError):
         await app.inbox("get", question.id)
+
+
+async def test_a_deleted_run_takes_its_questions_and_gives_back_what_it_answered(app: App) -> None:
+    """The inbox goes on agreeing with LangGraph; where the run stored before stays as it was."""
+    graph, runs = one(app.saver), [str(uuid4()) for _ in range(3)]
+    await app.invoke(graph, {"log": []}, config=_of_run(runs[0]))
+    (first,) = await app.open()
+    decision = await app.inbox("decide", first.id, "yes", by="ann")
+    await app.invoke(graph, decision.command, config=_of_run(runs[1]))
+    await app.invoke(graph, {"log": ["more"]}, config=_of_run(runs[2]))
+    await app.call(app.saver, "delete_for_runs", [runs[2]])
+    assert [(i.id, i.status) for i in await app.everything()] == [(first.id, "answered")]
+    assert (await app.call(app.saver, "threads")).threads[0].status == "idle"
+    await app.call(app.saver, "delete_for_runs", [runs[1]])
+    assert [(i.id, i.status) for i in await app.everything()] == [(first.id, "decided")]
+    assert (await app.call(app.saver, "threads")).threads[0].status == "interrupted"
+    await app.invoke(graph, decision.command, config=_of_run(runs[1]))
+    assert await app.open() == []
+    await app.call(app.saver, "delete_for_runs", runs)
+    assert await hints(app) == []
+
+
+def _of_run(run_id: str) -> Any:
+    return {"configurable": {"thread_id": "t"}, "metadata": {"run_id": run_id}}
 
 
 async def test_a_pruned_thread_keeps_its_questions(app: App) -> None:
