@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from stepvault._core.ids import text_of
 from stepvault._core.plan import Op
-from stepvault.checkpointers._ops import overview
+from stepvault.checkpointers._ops import overview, sweeping
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.erasing import requests
 from stepvault.checkpointers._ops.expiry import SPACE
@@ -55,14 +55,19 @@ def _add(counts: list[int], info: ThreadInfo) -> None:
 def health(scope: Scope, free_disk: int | None) -> Op[Health]:
     """How a database does that answers: what waits to be done in it."""
     now = yield from scope.core.dialect.now()
-    docs = yield from scope.core.dialect.docs(space(scope, SPACE), b"", b"", _MOST)
+    overdue = 0
+    for one in (yield from sweeping.swept(scope)):
+        docs = yield from scope.core.dialect.docs(space(one, SPACE), b"", b"", _MOST - overdue)
+        overdue += sum(int.from_bytes(doc.key[:8], "big") <= now for doc in docs)
+        if overdue >= _MOST:
+            break
     erasures = yield from requests.unfinished(scope)
     unpurged = yield from requests.unpurged(scope)
     return Health(
         reachable=True,
         clock=moment(now),
         free_disk=free_disk,
-        overdue=sum(int.from_bytes(doc.key[:8], "big") <= now for doc in docs),
+        overdue=overdue,
         erasures=len(erasures),
         unpurged=len(unpurged),
         sealed=scope.core.keys is not None,

@@ -135,7 +135,7 @@ def _sweep_expired(scope: Scope, limit: int | None, ends: float, *, dry_run: boo
     core = scope.core
     sweep = core.random(12)
     removed = checkpoints = kept = 0
-    after, began, portion = b"", False, _FIRST
+    after, began, portion, seen = b"", False, _FIRST, set[int]()
     while True:
         now, since = (yield from db_now(core)), core.monotonic()
         docs = yield from core.dialect.docs(space(scope, SPACE), b"", after, portion)
@@ -145,6 +145,8 @@ def _sweep_expired(scope: Scope, limit: int | None, ends: float, *, dry_run: boo
         if not due or more:
             break
         page = yield from _looked_up(scope, due[:left], now)
+        if dry_run:  # nothing is dropped, so docs of later pages may lead to the same threads
+            page.only_new(seen)
         kept += len(page.living)
         gone = (yield from _counted(scope, page)) if dry_run else (yield from _cleared(scope, page, sweep, now))
         began = began or bool(page.expired)
@@ -170,6 +172,13 @@ class _Page:
     living: list[tuple[Doc, ThreadKey, int | None]] = field(default_factory=list)  # when to look again, if ever
     missing: list[tuple[Doc, ThreadKey]] = field(default_factory=list)
     spare: list[Doc] = field(default_factory=list)  # of threads that another doc of the page has named
+
+    def only_new(self, seen: set[int]) -> None:
+        """Leave out threads that were seen before; note the others."""
+        self.expired = [one for one in self.expired if hash(one[1]) not in seen]
+        self.living = [one for one in self.living if hash(one[1]) not in seen]
+        seen.update(hash(key) for _, key, _ in self.expired)
+        seen.update(hash(key) for _, key, _ in self.living)
 
 
 def _looked_up(scope: Scope, docs: Sequence[Doc], now: int) -> Op[_Page]:

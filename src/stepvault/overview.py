@@ -35,7 +35,8 @@ class Health:
         error: The kind of error if it did not.
         clock: The database's clock.
         free_disk: Free bytes where an SQLite file lies; None where that is not known.
-        overdue: Threads whose time to live is over and which no sweep has removed yet; counted up to 1,000.
+        overdue: Threads whose time to live is over and which no sweep has removed yet, of every tenant unless the
+            view is of one; counted up to 1,000.
         erasures: Erasures that are not finished; `vault.erasure.resume()` brings them to their end.
         unpurged: Finished erasures with purge steps to be tried again.
         sealed: Whether payloads are sealed.

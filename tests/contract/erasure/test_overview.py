@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stepvault import Vault
+from stepvault.checkpointers._ops import expiry, sweeping
 from stepvault.errors import ConfigurationError
 from tests.contract.building import config, put
 from tests.contract.erasure.test_vault import SETTINGS
+from tests.contract.lifetime.building import later
 from tests.contract.matrix import Database, SqliteDatabase
 
 
-def opened(database: Database) -> Vault:
+def opened(database: Database, **options: Any) -> Vault:
     prefix = "sqlite:///" if isinstance(database, SqliteDatabase) else ""
-    return Vault.open(f"{prefix}{database.url}", **database.options)
+    return Vault.open(f"{prefix}{database.url}", **database.options, **options)
 
 
 @pytest.mark.parametrize("database", SETTINGS, indirect=True)
@@ -43,6 +47,29 @@ async def test_sizes_health_and_backups(database: Database, tmp_path: Path) -> N
             assert [item.value for item in copy.store.search(())] == [{"likes": "tea"}]
         with pytest.raises(ConfigurationError):
             vault.backup(target)
+
+
+@pytest.mark.parametrize("database", SETTINGS, indirect=True)
+async def test_what_is_overdue_is_counted_once_and_of_every_tenant(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "_FIRST", 1)
+    monkeypatch.setattr(sweeping, "_PAGE", 1)
+    async with opened(database, ttl={"default_ttl": 5}) as vault:
+        for tenant in ("", "acme", "other"):
+            saver = vault.for_tenant(tenant).checkpointer
+            await put(saver, {"a": 1}, at=config("a"))
+            key = saver._scope.key("a")
+            for minutes in (2, 4, 6):  # a deadline that was moved leaves what led to the ones before
+                saver._run(expiry.watch(saver._scope, key, int(time.time() * 1000) + minutes * 60_000))
+        later(vault.checkpointer, 4.5)
+        assert (await vault.asweep(dry_run=True)).kept == 3  # not overdue yet, though twice to be looked at
+        later(vault.checkpointer, 5)
+        assert vault.for_tenant("acme").health().overdue >= 1
+        assert vault.health().overdue == 3 * vault.for_tenant("acme").health().overdue
+        assert (await vault.asweep(dry_run=True)).threads == 3
+        assert (await vault.asweep()).threads == 3
+        assert (await vault.ahealth()).overdue == 0
 
 
 def test_a_database_that_is_down_is_told_not_raised() -> None:
