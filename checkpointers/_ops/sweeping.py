@@ -17,7 +17,7 @@ from stepvault.checkpointers._dialect import LISTED
 from stepvault.checkpointers._ops import reads, remains, retention
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import MINUTE, SPACE, db_now, is_held, watching
-from stepvault.checkpointers._ops.inbox import keeping
+from stepvault.checkpointers._ops.inbox import closing, keeping
 from stepvault.checkpointers._ops.spaces import drop_docs, space
 from stepvault.errors import ConfigurationError
 from stepvault.ttl import Retention, SweepReport
@@ -134,7 +134,8 @@ def _sweep_expired(scope: Scope, limit: int | None, ends: float, *, dry_run: boo
     """Remove expired threads, oldest deadline first. Any number of sweeps may run at once: each thread goes once."""
     core = scope.core
     sweep = core.random(12)
-    removed = checkpoints = kept = 0
+    lapsed = (yield from _lapsed(scope, ends, dry_run=dry_run)) if core.ttl.pin_interrupted else []
+    removed, checkpoints, kept = len(lapsed), sum(lapsed), 0
     after, began, portion, seen = b"", False, _FIRST, set[int]()
     while True:
         now, since = (yield from db_now(core)), core.monotonic()
@@ -157,6 +158,11 @@ def _sweep_expired(scope: Scope, limit: int | None, ends: float, *, dry_run: boo
     if began and not dry_run:
         yield from remains.done(scope, sweep)
     return SweepReport(removed, checkpoints, kept, timedelta(0), more)
+
+
+def _lapsed(scope: Scope, ends: float, *, dry_run: bool) -> Op[list[int]]:
+    now = yield from db_now(scope.core)
+    return (yield from closing.lapse(scope, now, lambda: scope.core.monotonic() < ends, dry_run=dry_run))
 
 
 def _next_portion(portion: int, took: float) -> int:

@@ -14,6 +14,7 @@ from stepvault._core.plan import Op
 from stepvault._core.rows import Doc, Elements
 from stepvault._core.serde.scrubbing import Scrubber
 from stepvault.checkpointers._ops.context import Address, Scope, thread_of
+from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.entries import (
@@ -55,7 +56,7 @@ def decide(scope: Scope, public: str, answer: Any, by: str | None, remark: str |
     if by is not None:
         yield from note_decider(scope, found.key, found.entry.id, by)
     try:
-        entry = yield from _change(scope, found, record, lambda entry: entry.status)
+        entry = yield from _change(scope, found, record, lambda entry: entry.status, active=True)
     except AlreadyDecidedError as exc:
         if by is not None and exc.by != by:
             yield from drop_docs(scope, DECIDERS, [decider_hint(scope, found.key, found.entry.id, by).key])
@@ -71,7 +72,9 @@ def amend(scope: Scope, public: str, **fields: Any) -> Op[PendingInterrupt]:
     if "default" in fields:
         check_answer(scope.native.loads(found.entry.schema), fields["default"])
         fields["default"] = scope.native.dumps(fields["default"])
-    entry = yield from _change(scope, found, lambda entry, now: replace(entry, **fields), lambda entry: None)
+    entry = yield from _change(
+        scope, found, lambda entry, now: replace(entry, **fields), lambda entry: None, active=True
+    )
     return interrupt_of(scope, found.key, found.thread.uid, entry)
 
 
@@ -88,7 +91,7 @@ def expire(scope: Scope, public: str) -> Op[PendingInterrupt]:
             return replace(entry, status="decided", answer=entry.default, remark="deadline passed", decided=now)
         return entry.close("expired", now)
 
-    entry = yield from _change(scope, found, close, lambda entry: entry.status)
+    entry = yield from _change(scope, found, close, lambda entry: entry.status, active=True)
     return interrupt_of(scope, found.key, found.thread.uid, entry)
 
 
@@ -148,9 +151,14 @@ def _with_subjects(subjects: tuple[str, ...], entry: Entry, now: int) -> Entry:
 
 
 def _change(
-    scope: Scope, found: Found, change: Callable[[Entry, int], Entry], event: Callable[[Entry], str | None]
+    scope: Scope,
+    found: Found,
+    change: Callable[[Entry, int], Entry],
+    event: Callable[[Entry], str | None],
+    *,
+    active: bool = False,
 ) -> Op[Entry]:
-    """Change an entry by compare-and-set on its thread."""
+    """Change an entry by compare-and-set on its thread; if somebody was `active`, that moves the thread's deadline."""
     at = Address(found.key, b"", None, None)
     known = scope.core.knowledge.of(found.key)
     place = Place(b"", b"", found.key.thread, found.entry.id, b"", b"", "")
@@ -168,6 +176,8 @@ def _change(
         announced.append(entry)
         before = state_of(view)
         state = replace(before, pending=before.pending - (fresh.stored.is_open and not entry.is_open))
+        if active:
+            state = yield from touched(scope, at, state)
         guard = replace(guard_for(scope, at, view, state), durable=True)
         stored = yield from scope.core.dialect.put_writes(guard, Elements(), (), notes_of(scope, [entry]))
         if stored is None:
