@@ -21,14 +21,14 @@ from stepvault._core.rows import CheckpointRow, Elements, Guard, Note, Skeleton,
 from stepvault._core.values import Decoder
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._ops.context import Scope
-from stepvault.checkpointers._ops.holding import Holding
+from stepvault.checkpointers._ops.holding import HOLD, Holding
 from stepvault.checkpointers._ops.inbox.entries import lenient
 from stepvault.checkpointers._ops.load import metadata_of
 from stepvault.checkpointers._ops.waiting import sleeping
 from stepvault.errors import ConflictError
 
 _ROWS, _BYTES = 256, 1 << 20  # of elements, per write
-_TRIES, _PAUSE = 64, 0.05  # to hold what somebody else holds, and seconds between
+_PAUSE, _PATIENCE = 0.05, 3 * HOLD  # seconds: how often to try to hold what somebody else holds, and for how long
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,8 @@ def read_still(scope: Scope, dialect: Dialect, key: ThreadKey) -> Op[Whole | Non
     if dialect.locks:
         yield from dialect.lock(key)
         return (yield from read(scope, dialect, key))
-    for _ in range(_TRIES):
+    until = scope.core.monotonic() + _PATIENCE  # longer than a hold lasts whose holder died
+    while scope.core.monotonic() < until:
         holding = Holding.of(scope, dialect, key)
         if (yield from holding.during(holding.take())):
             whole = yield from holding.during(read(scope, dialect, key))

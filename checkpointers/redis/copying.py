@@ -8,13 +8,13 @@ from typing import Any
 from stepvault._core.plan import Batch, Command, Op, Script
 from stepvault._core.rows import Guard, Hold, ThreadRow
 from stepvault.checkpointers._ops.waiting import STOPPED
+from stepvault.checkpointers.redis.holding import HOLD_MS, Holds
 from stepvault.checkpointers.redis.keys import member_of
 from stepvault.checkpointers.redis.packing import pack_runs, unpack_runs
 from stepvault.checkpointers.redis.writing import Entry, Writing
 from stepvault.errors import ConflictError
 
 _TRIES, _HOLD_AFTER = 16, 4  # to copy a thread that others write, and without having them wait
-_HOLD_MS = 20_000
 _LIVE_MS = 600_000
 _SCAN = 100
 _CALL_BYTES = 524_288
@@ -22,7 +22,7 @@ _CALL_BYTES = 524_288
 _OWN = frozenset((b"v", b"u", b"r", b"e", b"x", b"id", b"i", b"t", b"m", b"y", b"f", b"g", b"G", b"z"))
 
 
-class Copying(Writing):
+class Copying(Holds, Writing):
     """See `Dialect`."""
 
     def copy(self, source: ThreadRow, guard: Guard) -> Op[bool]:
@@ -30,7 +30,7 @@ class Copying(Writing):
         for tries in range(_TRIES):
             if (yield from self._call("open_copy", guard, entry, b"", (_LIVE_MS,))) is None:
                 return False
-            held = tries >= _HOLD_AFTER and (yield from self._hold(source.no, guard.uid, _HOLD_MS))
+            held = tries >= _HOLD_AFTER and (yield from self._hold(source.no, guard.uid, HOLD_MS))
             try:
                 filled = yield from self._fill(source, guard)
             except STOPPED:
@@ -66,13 +66,6 @@ class Copying(Writing):
 
     def let_go(self, hold: Hold) -> Op[None]:
         yield from self._let_go(self.keys.thread(member_of(hold.key)), hold.holder)
-
-    def _hold(self, address: bytes, holder: bytes, millis: int, *, again: bool = False) -> Op[bool]:
-        (done,) = yield Batch([Script("hold", (address,), (holder, millis, int(again)))], retry=True)
-        return bool(done)
-
-    def _let_go(self, address: bytes, holder: bytes) -> Op[None]:
-        yield Batch([Script("let_go", (address,), (holder,))], retry=True)
 
     def _fill(self, source: ThreadRow, guard: Guard) -> Op[bool]:
         """Copy raw fields; False if the source changed meanwhile."""

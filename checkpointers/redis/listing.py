@@ -11,10 +11,13 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Batch, Op, Script
 from stepvault._core.rows import Loaded, Query, ThreadSummary, WriteRow
 from stepvault.checkpointers.redis.indexes import Indexes
+from stepvault.checkpointers.redis.keys import member_of
 from stepvault.checkpointers.redis.packing import bucket, thread_key, unpack_writes
-from stepvault.checkpointers.redis.reading import Reading, steady
+from stepvault.checkpointers.redis.reading import Reading
+from stepvault.errors import ConflictError
 
 _INTERRUPT = -3  # `k` of an interrupt, as LangGraph numbers it
+_ATTEMPTS = 8  # each with four times as many to spare
 _SHIFT = 128  # a cursor is the score of an entry, then its member
 _TOP = "+inf"
 
@@ -26,25 +29,31 @@ class Listing(Reading, Indexes):
 
     def page(self, query: Query) -> Op[list[tuple[ThreadKey, Loaded]]]:
         if query.thread is None:
-            return (yield from steady(lambda: self._everywhere(query)))
+            for tries in range(_ATTEMPTS):
+                found = yield from self._everywhere(query, spare=4**tries - 1)
+                if found is not None:
+                    return found
+            raise ConflictError("Threads are removed without pause; repeat later.")
         key = ThreadKey(query.tenant, query.thread)
-        loaded = yield from steady(lambda: self._page_of_thread(key, query))
+        address = self.keys.thread(member_of(key))
+        loaded = yield from self._steady(address, lambda: self._page_of_thread(address, query))
         return [(key, loaded)] if loaded.checkpoints else []
 
-    def _everywhere(self, query: Query) -> Op[list[tuple[ThreadKey, Loaded]] | None]:
-        """The newest over all threads; None if one of them was removed before it could be read."""
+    def _everywhere(self, query: Query, spare: int) -> Op[list[tuple[ThreadKey, Loaded]] | None]:
+        """The newest over all threads; None if more than so many to spare were removed before they could be read."""
         best: list[Place] = []  # a heap of the newest so far
+        most, count = query.limit + spare, 0
         for index in self.keys.indexes(query.tenant):
             entries = yield from self._members(index)
             gone = []
             for entry in entries:
-                floor = best[0][0] if len(best) >= query.limit else b""
-                found = yield from self._places(entry[0], query, floor)
+                floor = best[0][0] if len(best) >= most else b""
+                found = yield from self._places(entry[0], replace(query, limit=most), floor)
                 if found is None:
                     gone.append(entry)
                     continue
                 for place in found:
-                    if len(best) < query.limit:
+                    if len(best) < most:
                         heapq.heappush(best, place)
                     else:
                         heapq.heappushpop(best, place)
@@ -54,12 +63,15 @@ class Listing(Reading, Indexes):
             key = ThreadKey(query.tenant, thread)
             loaded = yield from self.load(key, ns, id_, None)
             if not loaded.checkpoints:
-                return None
+                continue
+            if count == query.limit:
+                break
+            count += 1
             if groups and groups[-1][0] == key:
                 _merge(groups[-1][1], loaded)
             else:
                 groups.append((key, loaded))
-        return groups
+        return groups if count == query.limit or len(best) < most else None
 
     def _places(self, member: bytes, query: Query, floor: bytes) -> Op[list[Place] | None]:
         """The checkpoints of one thread that a list may show; None: there is no such thread."""

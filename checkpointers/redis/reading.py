@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from stepvault._core.chunks import ChunkRow
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.manifest import unpack_pages
 from stepvault._core.plan import Batch, Command, Op, Script
 from stepvault._core.rows import CheckpointRow, Held, Loaded, Note, Query, Skeleton, ThreadRow, WriteRow
+from stepvault.checkpointers.redis.holding import Holds
 from stepvault.checkpointers.redis.keys import Keys, member_of
 from stepvault.checkpointers.redis.packing import (
     bucket,
@@ -20,11 +21,10 @@ from stepvault.checkpointers.redis.packing import (
     unpack_rows,
     unpack_writes,
 )
-from stepvault.errors import ConflictError, SchemaTooNewError
+from stepvault.errors import SchemaTooNewError
 
-T = TypeVar("T")
+_Found: TypeAlias = "tuple[Loaded, tuple[bytes, set[int]]]"  # with the last removal, and the pages that came along
 
-_ATTEMPTS = 64
 _PAGES = 64  # per call, as in _elements.lua
 _ROWS = 64
 _THREADS = 128
@@ -45,23 +45,14 @@ def header_of(address: bytes, reply: Sequence[Any]) -> tuple[ThreadRow, bytes] |
     return ThreadRow(address, reply[1], reply[2], reply[4]), reply[3]
 
 
-def steady(attempt: Callable[[], Op[T | None]]) -> Op[T]:
-    """Repeat a read of several calls until the thread holds still."""
-    for _ in range(_ATTEMPTS):
-        result = yield from attempt()
-        if result is not None:
-            return result
-    raise ConflictError("A thread is rewritten without pause; repeat later.")
-
-
-class Reading:
+class Reading(Holds):
     """See `Dialect`."""
 
     keys: Keys
 
     def load(self, key: ThreadKey, ns: bytes, checkpoint: bytes | None, held: Held | None) -> Op[Loaded]:
         address = self.keys.thread(member_of(key))
-        return steady(lambda: self._load(address, ns, checkpoint, held))
+        return self._steady(address, lambda: self._load(address, ns, checkpoint, held))
 
     def _load(self, address: bytes, ns: bytes, checkpoint: bytes | None, held: Held | None) -> Op[Loaded | None]:
         known = (held.rev, _ranges(held.pages)) if held else (b"", b"")
@@ -100,10 +91,12 @@ class Reading:
             loaded.chunks += unpack_rows(reply[1])
         return True
 
-    def _find(
-        self, address: bytes, query: Query, what: str, floor: bytes = b""
-    ) -> Op[tuple[Loaded, tuple[bytes, set[int]]] | None]:
+    def _find(self, address: bytes, query: Query, what: str, floor: bytes = b"") -> Op[_Found | None]:
         """The checkpoints of a thread that a query asks for; None: there is no thread. See find.lua for `what`."""
+        return (yield from self._steady(address, lambda: self._find_once(address, query, what, floor)))[0]
+
+    def _find_once(self, address: bytes, query: Query, what: str, floor: bytes) -> Op[tuple[_Found | None] | None]:
+        """The same; None if something was removed from the thread meanwhile."""
         below, below_ns = _below(query)
         if query.checkpoint is not None:
             floor = query.checkpoint
@@ -118,27 +111,27 @@ class Reading:
             (reply,) = yield Batch([Script("find", (address,), args)], retry=True)
             header = header_of(address, reply)
             if header is None:
-                return None
+                return (None,)
             if loaded.thread is not None and (loaded.thread.uid, removed) != (header[0].uid, header[1]):
-                loaded, covered, (below, below_ns) = Loaded(), set(), _below(query)  # begin again
-                continue
+                return None
             loaded.thread, removed = header if loaded.thread is None else (loaded.thread, removed)
             below, below_ns, found, pages, rows = reply[5:]
             _take(loaded, found, what)
             loaded.chunks += unpack_rows(rows)
             covered |= set(unpack_numbers(pages))
             if not below or len(loaded.checkpoints) >= query.limit:
-                return loaded, (removed, covered)
+                return ((loaded, (removed, covered)),)
 
-    def _page_of_thread(self, key: ThreadKey, query: Query) -> Op[Loaded | None]:
-        result = yield from self._find(self.keys.thread(member_of(key)), query, "p")
+    def _page_of_thread(self, address: bytes, query: Query) -> Op[Loaded | None]:
+        result = yield from self._find(address, query, "p")
         if result is None:
             return Loaded()
         loaded, (removed, covered) = result
         return loaded if (yield from self._complete(loaded, removed, covered)) else None
 
     def skeleton(self, key: ThreadKey) -> Op[Skeleton | None]:
-        return (yield from steady(lambda: self._skeleton(self.keys.thread(member_of(key)))))[0]
+        address = self.keys.thread(member_of(key))
+        return (yield from self._steady(address, lambda: self._skeleton(address)))[0]
 
     def _skeleton(self, address: bytes) -> Op[tuple[Skeleton | None] | None]:
         """In bounded calls; None if the thread was written meanwhile."""
