@@ -127,11 +127,20 @@ def assign(scope: Scope, field: str, *, dry_run: bool) -> Op[Assigned]:
             names = yield from _said(scope, text_of(row.thread), field)
             if not names:
                 without += 1
-            elif dry_run or (yield from attribute(scope, key, names)):
+            elif dry_run or (yield from _attribute_living(scope, key, names)):
                 done += 1
         if len(rows) < _PAGE:
             return Assigned(done, without)
         after = rows[-1].no
+
+
+def _attribute_living(scope: Scope, key: ThreadKey, names: tuple[str, ...]) -> Op[bool]:
+    try:
+        return (yield from attribute(scope, key, names))
+    except SubjectErasedError as exc:
+        raise SubjectErasedError(
+            f"Thread {text_of(key.thread)!r} is of somebody who was erased: delete it or readmit them, then repeat."
+        ) from exc
 
 
 def _said(scope: Scope, thread_id: str, field: str) -> Op[tuple[str, ...]]:

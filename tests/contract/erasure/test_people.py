@@ -94,6 +94,10 @@ async def test_older_threads_are_attributed_by_their_metadata(database: Database
     request = await erasure_of(saver).aerase("ann")
     assert request.counts == {"threads": 1, "checkpoints": 2, "shared": 1}
     assert await names(saver) == {"two", "three", "four"}
+    await erasure_of(saver).aerase("carl")
+    await put(saver, {"a": 1}, at=config("late"), metadata={"customer": "carl"})
+    with pytest.raises(SubjectErasedError, match="'late'"):
+        await subjects.aassign("customer")
 
 
 async def test_questions_that_wait_name_whom_their_thread_is_given_to(async_database: Database, tmp_path: Path) -> None:
