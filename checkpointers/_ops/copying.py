@@ -58,7 +58,7 @@ def copy_thread(scope: Scope, source_id: Any, target_id: Any) -> Op[None]:
 def _settle_deciders(scope: Scope, deciders: Sequence[str]) -> Op[None]:
     """Take those out of a copy who were erased while it was made: nobody saw the hints that lead to it."""
     for mark in (yield from subjects.erased(scope, [subjects.token(scope, by) for by in deciders])):
-        yield from decisions.rename_deciders(scope, mark, ())
+        yield from decisions.rename_deciders(scope, mark)
 
 
 def _people(scope: Scope, source: ThreadKey) -> Op[tuple[str, ...]]:

@@ -35,7 +35,8 @@ from stepvault.effects import EffectRecord
 from stepvault.errors import ConfigurationError, PayloadError
 
 Line = dict[str, Any]
-_PAGE = 200
+Row = tuple[bytes, bytes]  # checkpoint id, namespace
+_PAGE, _SINGLY = 200, 8  # threads, and checkpoints that are read one by one, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Progress:
     thread: ThreadKey | None = None
     shared: bool = False
     listing: Listing | None = None  # of that thread
+    singly: tuple[Row, ...] = ()  # its checkpoints that are read one by one, as something in it cannot be read
     deciders: tuple[bytes, ...] = ()  # ids whose decisions are still to come, the one at work first
     decided: bytes = b""  # of the hints of the first
     namespaces: tuple[tuple[str, ...], ...] | None = None  # None: not looked for yet
@@ -153,13 +155,16 @@ def _effect(record: EffectRecord) -> Line:
 
 def _thread(scope: Scope, at: Progress, key: ThreadKey, items: Items) -> Op[tuple[list[Line], Progress]]:
     assert at.listing is not None
+    if at.singly:
+        lines = yield from _one_by_one(scope, at, key)
+        return lines, replace(at, singly=at.singly[_SINGLY:])
     if at.listing.query is None:
         return (yield from _memory(scope, at, key, items))
     try:
         found, rest = yield from listing.page(scope, at.listing)
     except PayloadError:
-        lines = yield from _one_by_one(scope, at, key)
-        return lines, replace(at, listing=replace(at.listing, query=None))
+        left = yield from _left(scope, at.listing, key)
+        return [], replace(at, singly=left, listing=replace(at.listing, query=None))
     return [_checkpoint(key, entry, at.shared) for entry in found], replace(at, listing=rest)
 
 
@@ -183,20 +188,24 @@ def _item(item: Item) -> Line:
     }  # fmt: skip
 
 
-def _one_by_one(scope: Scope, at: Progress, key: ThreadKey) -> Op[list[Line]]:
-    """The rest of a thread some of whose checkpoints cannot be read: these are named, the others are given."""
+def _left(scope: Scope, listed: Listing, key: ThreadKey) -> Op[tuple[Row, ...]]:
+    """The checkpoints of a thread that a list of it has not given, newest first."""
     skeleton = yield from scope.core.dialect.skeleton(key)
-    after = at.listing.query.after if at.listing and at.listing.query else None
+    after = listed.query.after if listed.query else None
+    rows = sorted(((row.id, row.ns) for row in (skeleton.checkpoints if skeleton else ())), reverse=True)
+    return tuple(row for row in rows if after is None or row < after[:2])
+
+
+def _one_by_one(scope: Scope, at: Progress, key: ThreadKey) -> Op[list[Line]]:
+    """Some checkpoints of a thread: those that cannot be read are named, the others are given."""
     lines: list[Line] = []
-    for row in sorted(skeleton.checkpoints if skeleton else (), key=lambda row: (row.id, row.ns), reverse=True):
-        if after is not None and (row.id, row.ns) >= after[:2]:
-            continue
+    for id_, ns in at.singly[:_SINGLY]:
         try:
-            found = yield from load.get_tuple(scope, Address(key, row.ns, row.id, None))
+            found = yield from load.get_tuple(scope, Address(key, ns, id_, None))
         except PayloadError as exc:
             lines.append(
-                {"kind": "incomplete", "thread_id": text_of(key.thread), "ns": text_of(row.ns),
-                 "checkpoint_id": id_of(row.id), "error": type(exc).__name__}
+                {"kind": "incomplete", "thread_id": text_of(key.thread), "ns": text_of(ns),
+                 "checkpoint_id": id_of(id_), "error": type(exc).__name__}
             )  # fmt: skip
         else:
             lines += [_checkpoint(key, found, at.shared)] if found else []

@@ -171,7 +171,7 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
             counts = yield from _delete_page(scope, eraser, current, mark, [*hints.values()])
             yield from drop_docs(scope, SUBJECTS, [*hints])
             yield from _count(scope, eraser, current, counts)
-        renamed = yield from decisions.rename_deciders(scope, mark, current.subjects)
+        renamed = yield from decisions.rename_deciders(scope, mark)
         yield from _count(scope, eraser, current, {"decisions": renamed})
     for place in current.lists or [of_subject(scope, name) for name in current.subjects]:
         yield from queries.tidy(scope, place)

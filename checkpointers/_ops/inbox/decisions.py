@@ -12,7 +12,7 @@ import ormsgpack
 from stepvault._core.knowledge import ThreadKey, View
 from stepvault._core.plan import Op
 from stepvault._core.rows import Doc, Elements
-from stepvault._core.serde.scrubbing import Scrubber
+from stepvault._core.serde.scrubbing import ERASED
 from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
@@ -107,8 +107,8 @@ def decided_by(scope: Scope, mark: bytes, after: bytes) -> Op[tuple[list[Doc], l
     return docs, [one for one in found if one.entry.by is not None and token(scope, one.entry.by) == mark]
 
 
-def rename_deciders(scope: Scope, mark: bytes, ids: Collection[str]) -> Op[int]:
-    """Take a person out of the decisions they made, which stay: their name, and their ids in what they remarked.
+def rename_deciders(scope: Scope, mark: bytes) -> Op[int]:
+    """Take a person out of the decisions they made, which stay: their name, and what they remarked in their own words.
 
     Returns:
         How many decisions there were.
@@ -117,18 +117,15 @@ def rename_deciders(scope: Scope, mark: bytes, ids: Collection[str]) -> Op[int]:
     while True:
         docs, found = yield from decided_by(scope, mark, b"")
         for one in found:
-            yield from _change(scope, one, partial(_without, ids, pseudonym(mark)), lambda entry: None)
+            yield from _change(scope, one, partial(_without, pseudonym(mark)), lambda entry: None)
         count += len(found)
         yield from drop_docs(scope, DECIDERS, [doc.key for doc in docs])
         if len(docs) < DECISIONS:
             return count
 
 
-def _without(ids: Collection[str], name: str, entry: Entry, now: int) -> Entry:
-    if entry.by is None:
-        return entry
-    scrubber = Scrubber({*ids, entry.by}, {})
-    return replace(entry, by=name, remark=entry.remark and scrubber.text(entry.remark))
+def _without(name: str, entry: Entry, now: int) -> Entry:
+    return entry if entry.by is None else replace(entry, by=name, remark=entry.remark and ERASED)
 
 
 def drop_subjects(scope: Scope, key: ThreadKey, marks: Collection[bytes]) -> Op[None]:

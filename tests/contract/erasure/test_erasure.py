@@ -369,7 +369,7 @@ async def test_deciders_are_people_too(async_database: Database) -> None:
     graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=saver)
     waiting = (await graph.ainvoke({"messages": []}, config(user_id="bob")))["__interrupt__"][0].id
     inbox = Inbox(saver)
-    await inbox.adecide(waiting, "yes", by="ann", note="ann: go on")
+    await inbox.adecide(waiting, "yes", by="ann", note="go on, says my doctor")
     with pytest.raises(AlreadyDecidedError):
         await inbox.adecide(waiting, "no", by="zoe")
     await saver.acopy_thread("t", "copy")
@@ -379,7 +379,7 @@ async def test_deciders_are_people_too(async_database: Database) -> None:
     assert (await erasure.aplan("ann")).decisions == 2
     assert (await erasure.aerase("ann")).counts == {"decisions": 2}
     decided = [one.decision for one in (await inbox.alist(status="decided")).interrupts]
-    assert [(one.answer, one.note) for one in decided if one] == [("yes", "[erased]: go on")] * 2
+    assert [(one.answer, one.note) for one in decided if one] == [("yes", "[erased]")] * 2
     assert all(one and one.by and one.by.startswith("erased:") for one in decided)
 
 

@@ -91,19 +91,32 @@ async def test_outside_systems_are_told_and_the_receipt_says_who_was(database: D
 async def test_an_export_names_what_cannot_be_read(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     saver = await database.saver()
     at = config(user_id="ann")
-    for n in range(3):
+    for n in range(20):
         at = await put(saver, {"a": f"{n}" * 400}, at=at)
     bad = at["configurable"]["checkpoint_id"]
     out = io.StringIO()
     from stepvault.checkpointers._ops import listing, load
+    from stepvault.checkpointers._ops.erasing import exporting
 
     for module in (listing, load):
         monkeypatch.setattr(module, "tuple_of", _failing(module.tuple_of, bad))
+    sizes: list[int] = []
+    monkeypatch.setattr(exporting, "page", _measured(exporting.page, sizes))
     await erasure_of(saver).aexport("ann", out)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     lines = [line for line in lines if line["kind"] != "step" and line.get("part") != "steps"]
-    assert [line["kind"] for line in lines] == ["incomplete", "checkpoint", "checkpoint"]
+    assert [line["kind"] for line in lines] == ["incomplete", *["checkpoint"] * 19]
     assert lines[0]["checkpoint_id"] == bad
+    assert max(sizes) <= 8, "a long thread never stands in memory whole"
+
+
+def _measured(real: Any, sizes: list[int]) -> Any:
+    def page(*args: Any) -> Any:
+        lines, following = yield from real(*args)
+        sizes.append(len(lines))
+        return lines, following
+
+    return page
 
 
 def _failing(real: Any, bad: str) -> Any:
