@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,31 @@ class Place:
         """Bytes stored; 0 where that means nothing."""
         return 0
 
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[Callable[[], None]]:
+        """Keep what is stored now; each call brings it back, byte for byte. Meanwhile nobody may be connected."""
+        raise NotImplementedError
+        yield
+
 
 class SqliteFile(Place):
     def size(self) -> int:
         with contextlib.closing(sqlite3.connect(self.address, timeout=30)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return Path(self.address).stat().st_size
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[Callable[[], None]]:
+        self.size()  # all is in the one file now
+        copy = f"{self.address}.kept"
+        shutil.copyfile(self.address, copy)
+
+        def bring_back() -> None:
+            for name in (f"{self.address}-wal", f"{self.address}-shm"):
+                Path(name).unlink(missing_ok=True)
+            shutil.copyfile(copy, self.address)
+
+        yield bring_back
 
 
 class PostgresDatabase(Place):
@@ -44,6 +64,28 @@ class PostgresDatabase(Place):
             ).fetchone()
         return int(total)
 
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[Callable[[], None]]:
+        import psycopg
+        from psycopg import sql
+
+        parts = urlsplit(self.address)
+        own = parts.path[1:]
+        name, copy = sql.Identifier(own), sql.Identifier(f"{own}_kept")
+        drop, make = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)"), sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        with psycopg.connect(urlunsplit(parts._replace(path="/postgres")), autocommit=True) as connection:
+            connection.execute(make.format(copy, name))
+
+            def bring_back() -> None:
+                connection.execute(drop.format(name))
+                connection.execute(make.format(name, copy))
+                connection.execute("CHECKPOINT")
+
+            try:
+                yield bring_back
+            finally:
+                connection.execute(drop.format(copy))
+
 
 @dataclass
 class RedisDatabase(Place):
@@ -51,6 +93,23 @@ class RedisDatabase(Place):
 
     def size(self) -> int:
         return redis_memory(self.address) - self.empty
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[Callable[[], None]]:
+        import redis
+
+        with contextlib.closing(redis.from_url(self.address)) as client:
+            copy = {key: client.dump(key) for key in client.scan_iter(count=1000)}
+
+            def bring_back() -> None:
+                client.flushall()
+                pipeline = client.pipeline(transaction=False)
+                for key, value in copy.items():
+                    pipeline.restore(key, 0, value)
+                pipeline.execute()
+                time.sleep(1.1)  # its append-only file is synced once a second
+
+            yield bring_back
 
 
 def redis_memory(address: str) -> int:

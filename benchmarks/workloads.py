@@ -261,7 +261,7 @@ WORKLOADS = {
     "async": Workload(concurrent, 5, "64 tasks, 3 runs each, 5 supersteps per run"),
     "manage": Workload(manage, 3, "long threads of small checkpoints: list, delete"),
     "erase": Workload(
-        erasing, 3, "a person with 5,000 threads erased, against a raw DELETE of the same rows; its memory"
+        erasing, 1, "a person with 5,000 threads erased, against a raw DELETE of the same rows; its memory"
     ),
     "ttl": Workload(lifetime, 5, "the same threads with and without a time to live; sweeps against a raw DELETE"),
     "import": Workload(imports, 7, "fresh interpreters"),

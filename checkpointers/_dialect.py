@@ -5,7 +5,7 @@ Primitives decide nothing: a guarded write either commits whole or leaves everyt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from stepvault._core.knowledge import ThreadKey
@@ -102,6 +102,15 @@ class Dialect(Protocol):
         """Remove threads of one tenant whole, many in one transaction where there are some, and say what each was.
 
         None for those that stay: they do not stand at the revision they were read at any more.
+        """
+        ...
+
+    def delete_of(
+        self, keys: Sequence[ThreadKey], person: bytes, beside: Collection[bytes] | None
+    ) -> Op[list[Deleted | ThreadRow | None]]:
+        """Remove those of these threads that are a person's, by the token, and of nobody but `beside` (None: anybody).
+
+        Of each: what it was that has been removed, or the thread that stays, as it was read, or None: there is none.
         """
         ...
 

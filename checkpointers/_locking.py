@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from stepvault._core.plan import Op
 from stepvault._core.rows import Guard, Hold
+from stepvault.checkpointers._removal import RemovalByPerson
 
 
-class Locking:
+class Locking(RemovalByPerson):
     """See `Dialect`."""
 
     locks = True

@@ -10,11 +10,12 @@ from stepvault._core.rows import Deleted, Note, ThreadRow
 from stepvault._keystore.keys import Keys
 from stepvault.checkpointers import _sealing as rows_of
 from stepvault.checkpointers._dialect import Dialect
+from stepvault.checkpointers._removal import RemovalByPerson
 from stepvault.checkpointers._sealed_lists import place_of
 from stepvault.checkpointers._sealing import REAL_ID
 
 
-class SealedRemoval:
+class SealedRemoval(RemovalByPerson):
     """See `Dialect`."""
 
     _inner: Dialect

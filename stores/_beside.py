@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from stepvault._core.plan import Call, Op
-from stepvault.stores._ops import remove, threads
+from stepvault.stores._erased import forget_threads
+from stepvault.stores._ops import threads
 from stepvault.stores._store import StoreShell
 
 T = TypeVar("T")
@@ -25,7 +26,7 @@ class Beside:
 
     def forget(self, tenant: bytes, thread_ids: Sequence[str]) -> Op[int]:
         """Remove the own memory of threads; how many items there were."""
-        removed = yield from self._do(tenant, lambda scope: remove.delete_thread_scopes(scope, thread_ids))
+        removed = yield from self._do(tenant, lambda scope: forget_threads(scope, thread_ids))
         return removed.items
 
     def forget_before(self, tenant: bytes, thread_id: str, before: int) -> Op[None]:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stepvault._core.plan import Op
+from stepvault.stores._dialect import Removed
 from stepvault.stores._ops import erased as erasing
-from stepvault.stores._ops.namespaces import ns_key
+from stepvault.stores._ops import remove
+from stepvault.stores._ops.context import Scope
+from stepvault.stores._ops.namespaces import ns_key, scope_keys
 from stepvault.stores._sealed import SealedDialect
+
+
+def forget_threads(scope: Scope, thread_ids: Iterable[Any]) -> Op[Removed]:
+    """Remove the memory that is scoped to threads, together; its keys first: later nothing would lead to them."""
+    ids = list(thread_ids)
+    if isinstance(scope.core.dialect, SealedDialect):
+        yield from scope.core.dialect.shred_below(scope.tenant, scope_keys(ids))
+    return (yield from remove.delete_thread_scopes(scope, ids))
 
 
 class Door:
@@ -34,23 +45,10 @@ class Door:
         """Async version of `link_keys`."""
         await self._arun(self._linked(namespaces, tokens))
 
-    def shred_keys(self, *namespaces: tuple[str, ...]) -> None:
-        """Of a sealed store: destroy the keys of namespaces and of all below them, before their items are deleted."""
-        self._run(self._shredded(namespaces))
-
-    async def ashred_keys(self, *namespaces: tuple[str, ...]) -> None:
-        """Async version of `shred_keys`."""
-        await self._arun(self._shredded(namespaces))
-
     def _linked(self, namespaces: Sequence[tuple[str, ...]], tokens: Sequence[bytes]) -> Op[None]:
         dialect = self._scope.core.dialect
         if isinstance(dialect, SealedDialect):
             yield from dialect.link(self._scope.tenant, [ns_key(labels) for labels in namespaces], tokens)
-
-    def _shredded(self, namespaces: Sequence[tuple[str, ...]]) -> Op[None]:
-        dialect = self._scope.core.dialect
-        if isinstance(dialect, SealedDialect):
-            yield from dialect.shred_below(self._scope.tenant, list(map(ns_key, namespaces)))
 
     def mark_erased(self, tokens: Sequence[bytes], *, erased: bool = True) -> None:
         """Refuse what is put for people from here on, or accept it again; what is there stays. Idempotent.

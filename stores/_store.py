@@ -19,7 +19,7 @@ from stepvault._core.numbers import check_seconds, minutes_of
 from stepvault._drivers.sweeper import TaskSweeper, ThreadSweeper
 from stepvault.stores._admission import admitted, is_due
 from stepvault.stores._dialect import Dialect, Removed
-from stepvault.stores._erased import Door
+from stepvault.stores._erased import Door, forget_threads
 from stepvault.stores._ops import batch, indexing, namespaces, remove, threads, traces
 from stepvault.stores._ops.batch import Plan as Prepared
 from stepvault.stores._ops.context import Scope
@@ -237,11 +237,11 @@ class StoreShell(Door, Reindexing, BaseStore):
 
     def delete_thread_scope(self, *thread_ids: Any) -> Removed:
         """Remove the memory in `thread_scope` of threads, together; to be called when they are deleted."""
-        return self._run(remove.delete_thread_scopes(self._scope, thread_ids))
+        return self._run(forget_threads(self._scope, thread_ids))
 
     async def adelete_thread_scope(self, *thread_ids: Any) -> Removed:
         """Async version of `delete_thread_scope`."""
-        return await self._arun(remove.delete_thread_scopes(self._scope, thread_ids))
+        return await self._arun(forget_threads(self._scope, thread_ids))
 
     # -- time to live
 

@@ -15,7 +15,6 @@ from stepvault._core.manifest import page_of, unpack_pages
 from stepvault._core.plan import Batch, Op, Row, Stmt
 from stepvault._core.rows import (
     CheckpointRow,
-    Deleted,
     Doc,
     DocChange,
     Elements,
@@ -32,20 +31,19 @@ from stepvault._core.rows import (
     beyond,
 )
 from stepvault._core.sqltext import literal
-from stepvault.checkpointers._locking import Locking
 from stepvault.checkpointers.postgres import purging
 from stepvault.checkpointers.postgres.names import Names
 from stepvault.checkpointers.postgres.ranges import from_ranges, ranges_of
+from stepvault.checkpointers.postgres.removing import Removing
 from stepvault.checkpointers.postgres.schema import QUERIES, Schema
 from stepvault.checkpointers.postgres.writing import Writing, arrays
 from stepvault.erasure import PurgeStep
 
 _BEYOND = b"\xff"  # above every checkpoint id: those begin with 0 or 1
 _LAST = 2**63 - 1
-_TOGETHER = 20_000  # checkpoints that one transaction removes with their threads
 
 
-class PostgresDialect(Locking):
+class PostgresDialect(Removing):
     """See `Dialect`."""
 
     def __init__(self, names: Names, schema: Schema, *, automatic_setup: bool = False) -> None:
@@ -238,43 +236,6 @@ class PostgresDialect(Locking):
         done = yield from self.put_writes(guard, Elements(), ())
         return None if done is None else ThreadRow(done[0], guard.uid, guard.rev, b"")
 
-    def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
-        names = {"tenant": key.tenant, "thread": key.thread}
-        lock = self._stmt("lock_thread", **names) if rev is None else self._stmt("lock_thread_at", rev=rev, **names)
-        batch = [Stmt(lock.sql, lock.args, guard=True), self._stmt("delete_thread", **names)]
-        replies = yield Batch(batch, retry=True)
-        if len(replies) < 2:
-            return Deleted() if rev is None else None
-        rows = replies[1]
-        count, uid, *_ = rows[0]
-        return Deleted(count, uid, [Note(*row[2:]) for row in rows if row[2] is not None])
-
-    def delete_all(self, threads: Sequence[tuple[ThreadKey, ThreadRow]]) -> Op[list[Deleted | None]]:
-        """In transactions of bounded size: a statement that takes long ends by its timeout, and never comes further."""
-        if not threads:
-            return []
-        sizes = dict((yield from self._ask("sizes", numbers=[Int8(row.no) for _, row in threads])))
-        found: list[Deleted | None] = []
-        while len(found) < len(threads):
-            end = first = len(found)
-            total = 0
-            while end < len(threads) and (end == first or total + sizes[threads[end][1].no] <= _TOGETHER):
-                total += sizes[threads[end][1].no]
-                end += 1
-            found += yield from self._delete_together([row for _, row in threads[first:end]])
-        return found
-
-    def _delete_together(self, threads: Sequence[ThreadRow]) -> Op[list[Deleted | None]]:
-        args = {"numbers": [Int8(row.no) for row in threads], "revs": [row.rev for row in threads]}
-        lock = self._stmt("lock_threads_at", **args)
-        replies = yield Batch([Stmt(lock.sql, lock.args, guard=True), self._stmt("delete_threads", **args)], retry=True)
-        gone: dict[int, tuple[int, bytes, list[Note]]] = {}
-        for no, count, uid, key, body in replies[1] if len(replies) > 1 else ():
-            notes = gone.setdefault(no, (count, uid, []))[2]
-            if key is not None:
-                notes.append(Note(key, body))
-        return [Deleted(*gone[row.no]) if row.no in gone else None for row in threads]
-
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         assert guard.thread is not None
         no = Int8(guard.thread.no)
@@ -303,8 +264,13 @@ class PostgresDialect(Locking):
     def notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
         found: list[tuple[ThreadRow | None, bytes | None]] = [(None, None)] * len(places)
         if places:
-            threads, keys = [key.thread for key, _ in places], [note for _, note in places]
-            rows = yield from self._ask("notes_at", tenant=places[0][0].tenant, threads=threads, keys=keys)
+            tenant, threads = places[0][0].tenant, [key.thread for key, _ in places]
+            if any(note for _, note in places):
+                rows = yield from self._ask(
+                    "notes_at", tenant=tenant, threads=threads, keys=[note for _, note in places]
+                )
+            else:
+                rows = yield from self._ask("threads_at", tenant=tenant, threads=threads)
             for i, no, uid, rev, extents, body in rows:
                 found[i - 1] = (ThreadRow(no, uid, rev, extents), body)
         return found

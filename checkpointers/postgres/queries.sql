@@ -144,6 +144,11 @@ FROM unnest(%(threads)s::bytea[], %(keys)s::bytea[]) WITH ORDINALITY x(thread, k
 JOIN {thread} t ON t.tenant = %(tenant)s AND t.thread = x.thread
 LEFT JOIN {note} n ON n.t = t.no AND n.key = x.key
 
+-- name: threads_at
+SELECT x.i, t.no, t.uid, t.rev, t.extents, NULL::bytea
+FROM unnest(%(threads)s::bytea[]) WITH ORDINALITY x(thread, i)
+JOIN {thread} t ON t.tenant = %(tenant)s AND t.thread = x.thread
+
 -- name: now
 SELECT {now}
 
@@ -318,6 +323,26 @@ WHERE t.no = ANY(%(numbers)s::bigint[]) ORDER BY t.no FOR UPDATE OF t
 -- name: delete_threads
 WITH h AS (DELETE FROM {thread} t USING unnest(%(numbers)s::bigint[], %(revs)s::bytea[]) x(no, rev)
         WHERE t.no = ANY(%(numbers)s::bigint[]) AND t.no = x.no AND t.rev = x.rev RETURNING t.no, t.uid),
+    a AS (DELETE FROM {chunk} WHERE t = ANY(ARRAY(SELECT no FROM h))),
+    b AS (DELETE FROM {write} WHERE t = ANY(ARRAY(SELECT no FROM h))),
+    m AS (DELETE FROM {meta} WHERE t = ANY(ARRAY(SELECT no FROM h))),
+    o AS (DELETE FROM {note} WHERE t = ANY(ARRAY(SELECT no FROM h)) RETURNING t, key, body),
+    c AS (DELETE FROM {checkpoint} WHERE t = ANY(ARRAY(SELECT no FROM h)) RETURNING t),
+    n AS (SELECT t, count(*) AS count FROM c GROUP BY t)
+SELECT h.no, coalesce(n.count, 0), h.uid, o.key, o.body
+FROM h LEFT JOIN n ON n.t = h.no LEFT JOIN o ON o.t = h.no ORDER BY h.no, o.key
+
+-- Both in one transaction, with a look at the threads between the two; nothing if they have more checkpoints.
+-- name: lock_threads
+SELECT x.i, t.no, t.uid, t.rev, t.extents
+FROM unnest(%(threads)s::bytea[]) WITH ORDINALITY x(thread, i)
+JOIN {thread} t ON t.tenant = %(tenant)s AND t.thread = x.thread ORDER BY t.no FOR UPDATE OF t
+
+-- name: delete_locked
+WITH h AS (DELETE FROM {thread} WHERE no = ANY(%(numbers)s::bigint[]) AND (
+            SELECT count(*) <= %(limit)s FROM (
+                SELECT FROM {checkpoint} WHERE t = ANY(%(numbers)s::bigint[]) LIMIT %(limit)s + 1) k
+        ) RETURNING no, uid),
     a AS (DELETE FROM {chunk} WHERE t = ANY(ARRAY(SELECT no FROM h))),
     b AS (DELETE FROM {write} WHERE t = ANY(ARRAY(SELECT no FROM h))),
     m AS (DELETE FROM {meta} WHERE t = ANY(ARRAY(SELECT no FROM h))),

@@ -41,13 +41,7 @@ class Documents:
     def write_docs(self, space: bytes, changes: Sequence[DocChange], *, durable: bool = False) -> Op[bool]:
         if not changes:
             return True
-        words: list[bytes] = []
-        for change in changes:
-            low, high = _span(change.key)
-            expected = b"-" if change.expected is None else b"=" if change.expected else b"*"
-            member = b"" if change.body is None else low + _framed(change.version) + change.body
-            words += (low, high, expected, change.expected or b"", member)
-        script = Script("write_docs", (self.keys.space(space),), tuple(words))
+        script = _changing(self.keys.space(space), changes)
         listing = self._listing(space) if any(change.body is not None for change in changes) else []
         # Listed again after it: a sweep may have just found the space empty.
         replies = yield Batch([*listing, script, *listing], durable=durable)
@@ -98,6 +92,18 @@ class Documents:
     def now(self) -> Op[int]:
         ((seconds, micros),) = yield Batch([Command(("TIME",))], retry=True)
         return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _changing(address: bytes, changes: Sequence[DocChange]) -> Script:
+    if all(change.body is None and change.expected == b"" for change in changes):
+        return Script("drop_docs", (address,), tuple(_escaped(change.key) for change in changes))
+    words: list[bytes] = []
+    for change in changes:
+        low, high = _span(change.key)
+        expected = b"-" if change.expected is None else b"=" if change.expected else b"*"
+        member = b"" if change.body is None else low + _framed(change.version) + change.body
+        words += (low, high, expected, change.expected or b"", member)
+    return Script("write_docs", (address,), tuple(words))
 
 
 def _started(*command: str) -> Op[PurgeStep]:

@@ -39,16 +39,20 @@ class Indexes:
         (score,) = yield Batch([Script("register", (index,), (member,))])
         return score  # type: ignore[no-any-return]
 
-    def _leave(self, gone: Iterable[tuple[ThreadKey, bytes | None, Iterable[bytes]]]) -> Op[None]:
-        """Take out the entries that deleted threads named: the score of each, and its groups of runs."""
-        entries: dict[bytes, list[Any]] = {}
-        for key, score, groups in gone:
-            member = member_of(key)
-            entries.setdefault(self.keys.index(key.tenant, member), []).extend((score or 0, member))
+    def _leave(self, tenant: bytes, gone: Iterable[tuple[bytes, bytes | None, Iterable[bytes]]]) -> Op[None]:
+        """Take out the entries that deleted threads named: each one's member, its score, and its groups of runs."""
+        scores: dict[bytes, list[Any]] = {}
+        members: dict[bytes, list[bytes]] = {}
+        for member, score, groups in gone:
+            entries: list[tuple[bytes, Any]] = [(self.keys.index(tenant, member), score or 0)]
             for group in groups:
-                for run, run_score in unpack_runs(group):
-                    entries.setdefault(self.keys.run(key.tenant, run), []).extend((run_score, member))
-        scripts = [Script("unregister", (index,), tuple(words)) for index, words in entries.items()]
+                entries += [(self.keys.run(tenant, run), at) for run, at in unpack_runs(group)]
+            for index, at in entries:
+                if index not in members:
+                    scores[index], members[index] = [], []
+                scores[index].append(at)
+                members[index].append(member)
+        scripts = [Script("unregister", (index,), (*scores[index], *named)) for index, named in members.items()]
         for start in range(0, len(scripts), _STEP):
             yield Batch(scripts[start : start + _STEP])
 

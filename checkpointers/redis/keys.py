@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 from stepvault._core.knowledge import ThreadKey
@@ -40,7 +41,7 @@ class Keys:
         return self._index(tenant, member[0] % _SEGMENTS)
 
     def _index(self, tenant: bytes, number: int) -> bytes:
-        return b"%b:ix:thr:%b:%02x" % (self.prefix, _digest(tenant).hex().encode(), number)
+        return b"%b:ix:thr:%b:%02x" % (self.prefix, _spelled(tenant), number)
 
     def run(self, tenant: bytes, run: bytes) -> bytes:
         """The threads of a run."""
@@ -58,6 +59,11 @@ class Keys:
 def member_of(key: ThreadKey) -> bytes:
     """What stands for a thread in its key and in indexes."""
     return _digest(*key)
+
+
+@functools.lru_cache(maxsize=256)
+def _spelled(tenant: bytes) -> bytes:
+    return _digest(tenant).hex().encode()
 
 
 def _digest(*parts: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ _CALL_BYTES, _CALL_ROWS = 524_288, 256  # what one call carries
 _CALL_KEYS, _CALL_PAGES, _CALL_THREADS = 256, 32, 32  # what one call removes
 _UPLOAD_MS = 600_000
 _SEEN = 16_384
+_HEADER = 3  # of a thread that stays
 
 
 @dataclass(slots=True)
@@ -174,26 +175,43 @@ class Writing(Indexes):
     # -- removing and copying
 
     def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
-        ((reply,),) = yield Batch([self._deletion([(key, rev or b"")])])
+        member = member_of(key)
+        ((reply,),) = yield Batch([Script("delete", (self.keys.thread(member),), (rev or b"",), each=True)])
         if not reply:
             return Deleted() if rev is None else None
-        yield from self._leave([(key, reply[1], reply[4:])])
+        yield from self._leave(key.tenant, [(member, reply[1], reply[4:])])
         return _deleted(reply)
 
     def delete_all(self, threads: Sequence[tuple[ThreadKey, ThreadRow]]) -> Op[list[Deleted | None]]:
         """Each by itself, but sent together."""
         if not threads:
             return []
-        named = [(key, row.rev) for key, row in threads]
-        calls = [self._deletion(named[at : at + _CALL_THREADS]) for at in range(0, len(named), _CALL_THREADS)]
-        replies = [reply for part in (yield Batch(calls)) for reply in part]
-        gone = [(key, reply) for (key, _), reply in zip(threads, replies, strict=True) if reply]
-        yield from self._leave([(key, reply[1], reply[4:]) for key, reply in gone])
+        members = [self.keys.member_of(row.no) for _, row in threads]
+        replies = yield from self._each("delete", members, [row.rev for _, row in threads])
+        yield from self._leave(threads[0][0].tenant, _entries(members, replies))
         return [_deleted(reply) if reply else None for reply in replies]
 
-    def _deletion(self, threads: Sequence[tuple[ThreadKey, bytes]]) -> Script:
-        addresses = tuple(self.keys.thread(member_of(key)) for key, _ in threads)
-        return Script("delete", addresses, tuple(rev for _, rev in threads), each=True)
+    def delete_of(
+        self, keys: Sequence[ThreadKey], person: bytes, beside: Collection[bytes] | None
+    ) -> Op[list[Deleted | ThreadRow | None]]:
+        """Each by itself, but sent together."""
+        if not keys:
+            return []
+        members = list(map(member_of, keys))
+        people = person if beside is None else person + b"".join({person, *beside})
+        replies = yield from self._each("delete_of", members, [people] * len(keys))
+        yield from self._leave(keys[0].tenant, _entries(members, replies))
+        return [
+            _deleted(reply) if len(reply) > _HEADER else ThreadRow(self.keys.thread(member), *reply) if reply else None
+            for member, reply in zip(members, replies, strict=True)
+        ]
+
+    def _each(self, name: str, members: Sequence[bytes], args: Sequence[bytes]) -> Op[list[Any]]:
+        """What a script says of each of these threads."""
+        addresses = tuple(map(self.keys.thread, members))
+        parts = [slice(at, at + _CALL_THREADS) for at in range(0, len(members), _CALL_THREADS)]
+        found = yield Batch([Script(name, addresses[part], tuple(args[part]), each=True) for part in parts])
+        return [reply for part in found for reply in part]
 
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         """In bounded calls, each of which leaves a whole thread; an interrupted removal is finished by the next."""
@@ -215,10 +233,17 @@ class Writing(Indexes):
         return True
 
 
+def _entries(members: Sequence[bytes], replies: Sequence[Any]) -> list[tuple[bytes, bytes | None, Sequence[bytes]]]:
+    """The index entries of threads that are gone, see `Indexes._leave`."""
+    return [
+        (member, reply[1], reply[4:]) for member, reply in zip(members, replies, strict=True) if len(reply) > _HEADER
+    ]
+
+
 def _deleted(reply: Sequence[Any]) -> Deleted:
     """What delete.lua says of a thread."""
-    count, _, uid, notes, *_ = reply
-    return Deleted(int(count), uid or None, sorted(map(Note, notes[::2], notes[1::2])))
+    notes = reply[3]
+    return Deleted(int(reply[0]), reply[2] or None, sorted(map(Note, notes[::2], notes[1::2])))
 
 
 def _derived(rev: bytes, number: int) -> bytes:

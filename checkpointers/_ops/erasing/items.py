@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 from langgraph.store.base import BaseStore
 
+from stepvault._core.ids import text_of
+from stepvault._core.knowledge import ThreadKey
 from stepvault._core.people import named_in
 from stepvault._core.plan import Call, Op
 from stepvault.errors import IdentifierError
@@ -93,18 +95,17 @@ class Items:
         except IdentifierError:
             return None
 
-    def delete_scopes(self, thread_ids: Sequence[str]) -> Op[int]:
+    def delete_scopes(self, threads: Sequence[ThreadKey]) -> Op[int]:
         """Delete the own memory of threads, together; how many items there were."""
-        if not thread_ids or not hasattr(self.store, "delete_thread_scope"):
+        if not threads or not self.has_scopes:
             return 0
-        removed = yield from self._call("delete_thread_scope", *thread_ids)
+        removed = yield from self._call("delete_thread_scope", *(text_of(key.thread) for key in threads))
         return int(removed.items)
 
-    def shred_scopes(self, thread_ids: Sequence[str]) -> Op[None]:
-        """Destroy the keys of the own memory of threads; what is deleted before is not found any more."""
-        if thread_ids and self._is_sealed:
-            namespaces = [found for thread in thread_ids if (found := self.scope_of(thread)) is not None]
-            yield from self._call("shred_keys", *namespaces)
+    @property
+    def has_scopes(self) -> bool:
+        """Whether threads have memory of their own in this store."""
+        return hasattr(self.store, "delete_thread_scope")
 
     @property
     def _is_sealed(self) -> bool:

@@ -49,6 +49,7 @@ class Request:
     salts: list[str] = field(default_factory=list)
     commitments: list[str] = field(default_factory=list)
     lists: list[bytes] = field(default_factory=list)  # of the inbox
+    leaving: list[list[bytes]] = field(default_factory=list)  # threads whose memory goes, see `leaving`
 
     @property
     def steps(self) -> list[PurgeStep]:

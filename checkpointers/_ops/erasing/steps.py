@@ -9,14 +9,13 @@ from typing import Any
 
 import ormsgpack
 
-from stepvault._core.ids import text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Call, Op
-from stepvault._core.rows import DocChange, Elements, Guard, Note, ThreadRow
+from stepvault._core.rows import Deleted, DocChange, Elements, Guard, Note, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import people, reads
 from stepvault.checkpointers._ops.context import Scope, thread_of
-from stepvault.checkpointers._ops.erasing import planning, receipts, requests
+from stepvault.checkpointers._ops.erasing import leaving, planning, receipts, requests
 from stepvault.checkpointers._ops.erasing.anonymising import Fields, Person, anonymise
 from stepvault.checkpointers._ops.erasing.items import Items, Theirs
 from stepvault.checkpointers._ops.erasing.naming import unname
@@ -175,13 +174,14 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
         yield from _count(scope, eraser, current, {"decisions": renamed})
     for place in current.lists or [of_subject(scope, name) for name in current.subjects]:
         yield from queries.tidy(scope, place)
-    items = yield from eraser.items.delete(theirs(scope, current), current.tokens)
+    items = yield from leaving.settle(scope, eraser.items, current.id)
+    items += yield from eraser.items.delete(theirs(scope, current), current.tokens)
     yield from reads.drop_pins(scope, lambda namespace: eraser.items.holds(namespace, theirs(scope, current)))
     yield from _count(scope, eraser, current, {"items": items})
     if scope.core.keys is not None:
         for mark in current.tokens:
             yield from scope.core.keys.shred_whole(mark)
-    return (yield from _moved(scope, current, "deleted"))
+    return (yield from _moved(scope, current, "deleted", leaving=[]))
 
 
 def theirs(scope: Scope, current: Request) -> Theirs:
@@ -211,22 +211,24 @@ def _delete_page(
     scope: Scope, eraser: Eraser, current: Request, mark: bytes, keys: Sequence[ThreadKey]
 ) -> Op[Counter[str]]:
     """Remove together the threads that go, then see to each of the others; the hints that led here stay."""
-    counts: Counter[str] = Counter()
-    found = yield from scope.core.dialect.notes_at([(key, b"") for key in keys])
-    rows = {key: row for key, (row, _) in zip(keys, found, strict=True)}
-    going = [(key, row) for key, row in rows.items() if row is not None and _choice(current, mark, row) == "erase"]
-    gone = [key for key, row in rows.items() if row is None]  # and its memory, unless somebody was killed in between
-    yield from eraser.items.shred_scopes([text_of(key.thread) for key in (*gone, *(key for key, _ in going))])
-    removed = yield from keeping.delete_all(scope, going, led_by=mark)
-    done = {key: count for (key, _), count in zip(going, removed.checkpoints, strict=True) if count is not None}
-    items = yield from eraser.items.delete_scopes([text_of(key.thread) for key in (*gone, *done)])
-    counts.update(threads=len(done), checkpoints=sum(done.values()), items=items + removed.items)
-    for key, _ in going:
-        if key in done:
-            del rows[key]
+    beside = None if current.shared == "erase" else current.tokens
+    if current.own == "erase":
+        found, items = yield from keeping.delete_of(scope, keys, mark, beside)
+    else:
+        looked = yield from scope.core.dialect.notes_at([(key, b"") for key in keys])
+        found, items = [thread for thread, _ in looked], 0
+    gone, others = list[ThreadKey](), list[tuple[ThreadKey, ThreadRow | None]]()
+    checkpoints = 0
+    for key, thread in zip(keys, found, strict=True):
+        if isinstance(thread, Deleted):
+            checkpoints += thread.checkpoints
         else:
-            rows[key] = None  # it is to be read again
-    for key, row in rows.items():
+            others.append((key, thread))
+        if not isinstance(thread, ThreadRow):
+            gone.append(key)
+    items += yield from eraser.items.delete_scopes(gone)
+    counts = Counter(threads=len(keys) - len(others), checkpoints=checkpoints, items=items)
+    for key, row in others:
         counts.update((yield from _delete_thread(scope, eraser, current, mark, key, row)))
     return counts
 
@@ -246,7 +248,6 @@ def _delete_thread(
 
     `row` is the thread as it was read together with others; the hint that led here is dropped with theirs.
     """
-    items = 0
     while True:
         thread = row or (yield from thread_of(scope, key))
         row = None
@@ -267,16 +268,16 @@ def _delete_thread(
                 return {"shared": 1}
             continue
         if choice == "anonymise":
-            items += yield from eraser.items.delete_scopes([text_of(key.thread)])
             person = Person((yield from _ids_in(scope, current, thread)), current.tokens)
-            if (yield from anonymise(scope, key, thread, person, eraser.fields)):
+            once = anonymise(scope, key, thread, person, eraser.fields)
+            done, items = yield from leaving.with_memory(scope, eraser.items, current.id, key, thread, once)
+            if done:
                 return {"anonymised": 1, "items": items}
             continue
-        yield from eraser.items.shred_scopes([text_of(key.thread)])
-        items += yield from eraser.items.delete_scopes([text_of(key.thread)])
-        removed = yield from keeping.delete(scope, key, thread.rev, led_by=mark)
-        if removed is not None:
-            return {"threads": 1, "checkpoints": removed, "items": items}
+        removed = yield from keeping.delete_all(scope, [(key, thread)], led_by=mark)
+        if removed.checkpoints != [None]:
+            items = removed.items + (yield from eraser.items.delete_scopes([key]))
+            return {"threads": 1, "checkpoints": removed.checkpoints[0] or 0, "items": items}
 
 
 def _ids_in(scope: Scope, current: Request, thread: ThreadRow) -> Op[list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -53,6 +53,15 @@ def delete_all(scope: Scope, threads: Sequence[tuple[ThreadKey, ThreadRow]], *, 
     return Removed([None if removed is None else removed.checkpoints for removed in found], items)
 
 
+def delete_of(
+    scope: Scope, keys: Sequence[ThreadKey], person: bytes, beside: Collection[bytes] | None
+) -> Op[tuple[list[Deleted | ThreadRow | None], int]]:
+    """Remove the threads of a person that led here, see `Dialect.delete_of`; also how many items their memory had."""
+    found = yield from scope.core.dialect.delete_of(keys, person, beside)
+    gone = [(key, removed) for key, removed in zip(keys, found, strict=True) if isinstance(removed, Deleted)]
+    return found, (yield from _forget(scope, gone, person))
+
+
 def _forget(scope: Scope, gone: Sequence[tuple[ThreadKey, Deleted]], led_by: bytes) -> Op[int]:
     """Drop whatever leads to threads that are gone, and their memory; how many items that were."""
     traces: set[bytes] = set()
@@ -60,12 +69,16 @@ def _forget(scope: Scope, gone: Sequence[tuple[ThreadKey, Deleted]], led_by: byt
     people: list[subjects.Left] = []
     for key, removed in gone:
         scope.core.knowledge.forget(key)
-        entries, noted = _noted(scope, removed.notes)
-        for entry in entries:
-            traces |= index.traces_of(scope, key.thread, entry)
-        effects += [(key, effect) for effect in noted]
         marks = [note.key[1:] for note in removed.notes if note.key[:1] == subjects.PREFIX]
-        people.append(subjects.Left(key, [mark for mark in marks if mark != led_by], _decided(entries)))
+        decided: list[tuple[str, str]] = []
+        if len(marks) < len(removed.notes):
+            entries, noted = _noted(scope, removed.notes)
+            for entry in entries:
+                traces |= index.traces_of(scope, key.thread, entry)
+            effects += [(key, effect) for effect in noted]
+            decided = _decided(entries)
+        if decided or marks != [led_by]:
+            people.append(subjects.Left(key, [mark for mark in marks if mark != led_by], decided))
     yield from index.drop_traces(scope, traces)
     yield from effect_hints.drop_hints_of(scope, effects)
     yield from subjects.forget(scope, people)

@@ -1,11 +1,12 @@
 -- writes
--- Takes members out of an index if nobody registered them again: (score, member) pairs.
-local removed = 0
-for from = 1, #ARGV, 2000 do
-  local gone = {}
-  for a = from, math.min(from + 1999, #ARGV), 2 do
-    local score = redis.call('ZSCORE', KEYS[1], ARGV[a + 1])
-    if score and tonumber(score) == tonumber(ARGV[a]) then gone[#gone + 1] = ARGV[a + 1] end
+-- Takes members out of an index if nobody registered them again: their scores, then as many members.
+local count, removed = #ARGV / 2, 0
+for from = 1, count, 1000 do
+  local last, gone = math.min(from + 999, count), {}
+  local scores = redis.call('ZMSCORE', KEYS[1], unpack(ARGV, count + from, count + last))
+  for k, score in ipairs(scores) do
+    local at = from + k - 1
+    if score and tonumber(score) == tonumber(ARGV[at]) then gone[#gone + 1] = ARGV[count + at] end
   end
   if #gone > 0 then removed = removed + redis.call('ZREM', KEYS[1], unpack(gone)) end
 end

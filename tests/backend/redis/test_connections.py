@@ -249,7 +249,7 @@ def test_permissions_and_passwords(valkey_server: Any, client: redis.Redis) -> N
 
 NEEDED = (
     "+evalsha +eval +hmget +hget +hset +hdel +hexists +hstrlen +hkeys +hincrby +hscan +exists +unlink +persist "
-    "+pexpire +time +zadd +zrem +zscore +zrevrangebyscore +zrangebylex +scan +ping +info"
+    "+pexpire +time +zadd +zrem +zremrangebylex +zscore +zmscore +zrevrangebyscore +zrangebylex +scan +ping +info"
 )
 
 
