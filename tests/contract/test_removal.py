@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from stepvault.checkpointers.postgres import dialect as postgres_dialect
+from stepvault._core.rows import Deleted, ThreadRow
+from stepvault.checkpointers._ops.subjects import token
+from stepvault.checkpointers.postgres import removing as postgres_removing
 from stepvault.checkpointers.sqlite import removing
 from stepvault.errors import ConfigurationError
 from tests.contract.building import config, id_of, ids, listed, new_id, put, whole
@@ -262,7 +264,7 @@ async def test_threads_go_together_but_one_that_was_written_meanwhile_stays(data
 async def test_threads_that_are_many_together_go_in_several_transactions(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for limited in (removing, postgres_dialect):
+    for limited in (removing, postgres_removing):
         monkeypatch.setattr(limited, "_TOGETHER", 9)
     saver = await database.raw()
     called = database.under_async_names(saver)
@@ -281,6 +283,33 @@ async def test_threads_that_are_many_together_go_in_several_transactions(
 
     assert [found.checkpoints for found in removed] == [4, 12, 4, 4, 4]
     assert not await listed(called, None)
+
+
+@pytest.mark.parametrize("together", [10_000, 9])
+async def test_threads_go_by_whose_they_are(together: int, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limited in (removing, postgres_removing):
+        monkeypatch.setattr(limited, "_TOGETHER", together)
+    saver = await database.raw()
+    called = database.under_async_names(saver)
+    people = {"own": ["ann"], "long": ["ann"], "both": ["ann", "bob"], "three": ["ann", "bob", "cid"], "bob": ["bob"]}
+    for name, subjects in people.items():
+        for n in range(6):
+            await put(called, {"a": n}, at=config(name, user_id=subjects))
+    scope = saver._scope
+    ann, bob = token(scope, "ann"), token(scope, "bob")
+    dialect, keys = scope.core.dialect, [scope.key(name) for name in ("bob", "absent", *people)]
+
+    async def remove(beside: Any) -> list[Any]:
+        found = await _run(database, saver, dialect.delete_of(keys, ann, beside))
+        assert [row and row.uid for row, _ in await _run(database, saver, _rows(scope, keys))] == [
+            row.uid if isinstance(row, ThreadRow) else None for row in found
+        ]
+        return [row.checkpoints if isinstance(row, Deleted) else row and "stays" for row in found]
+
+    assert await remove([ann]) == ["stays", None, 6, 6, "stays", "stays", "stays"]
+    assert await remove([ann, bob]) == ["stays", None, None, None, 6, "stays", "stays"]
+    assert await remove(None) == ["stays", None, None, None, None, 6, "stays"]
+    assert [row.thread_id for row in await called.athreads()] == ["bob"]
 
 
 async def _run(database: Database, saver: Any, op: Any) -> Any:
