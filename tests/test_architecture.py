@@ -28,14 +28,14 @@ else:
 LAYERS = {
     "errors": r"stepvault\.errors",
     "core": r"stepvault\._core",
-    "concepts": r"stepvault\.(?!(errors|_core|_drivers|checkpointers|stores|vault|adopting|copying|_upkeep|_sealing|"
-    r"cli)\b)\w+",
+    "concepts": r"stepvault\.(?!(errors|_core|_drivers|checkpointers|stores|vault|adopting|copying|_moving|_upkeep|"
+    r"_sealing|cli)\b)\w+",
     "drivers": r"stepvault\._drivers",
     "dialects": r"stepvault\.(checkpointers|stores)\._dialect",
     "ops": r"stepvault\.(checkpointers|stores)\._ops",
     "shells": r"stepvault\.(checkpointers|stores)\.((?!_dialect|_ops)_\w+|memories)",
     "backends": r"stepvault\.(checkpointers|stores)\.(sqlite|postgres|redis)",
-    "vault": r"stepvault\.(vault|adopting|copying|_upkeep|_sealing)",
+    "vault": r"stepvault\.(vault|adopting|copying|_moving|_upkeep|_sealing)",
     "cli": r"stepvault\.cli",
     "front page": r"stepvault(\.checkpointers|\.stores)?$",
 }

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 from stepvault._core.ids import check_text, text_of
 from stepvault._core.plan import Batch, Op, Stmt
 from stepvault._drivers.sqlite import path_of
+from stepvault._moving import bring
 from stepvault.checkpointers._ops import measuring, people, refreshing, sweeping
 from stepvault.copying import copy_all
-from stepvault.errors import ConfigurationError, StorageError
+from stepvault.errors import ConfigurationError, StorageError, SubjectErasedError
 from stepvault.overview import BackupReport, Health, Stats, StatsBy
 from stepvault.stores._ops import remove
 from stepvault.stores._ops import threads as store_threads
@@ -166,9 +167,10 @@ def _backup(vault: Vault, url: str) -> BackupReport:
 
 def copy_over(source: Vault, target: Vault) -> tuple[int, int]:
     """Copy threads, with people and times, and items of one tenant's view to another; how many of each there were."""
-    found = copy_all(source.checkpointer, target.checkpointer), copy_all(source.store, target.store)
+    bring(source, target)
+    threads = copy_all(source.checkpointer, target.checkpointer)
     _settle(source, target)
-    return found
+    return threads, copy_all(source.store, target.store)
 
 
 def _settle(source: Vault, target: Vault) -> None:
@@ -178,7 +180,11 @@ def _settle(source: Vault, target: Vault) -> None:
         page = source.threads(limit=_PAGE, cursor=cursor)
         for info in page.threads:
             if info.subjects:
-                saver._run(people.attribute(saver._scope, saver._scope.key(info.thread_id), info.subjects))
+                try:
+                    saver._run(people.attribute(saver._scope, saver._scope.key(info.thread_id), info.subjects))
+                except SubjectErasedError:  # at this very moment
+                    saver.delete_thread(info.thread_id)
+                    raise
             lived = origin._run(refreshing.standing(origin._scope, origin._scope.key(info.thread_id)))
             if lived is not None and lived.ttl is not None:
                 saver._run(refreshing.inherit(saver._scope, saver._scope.key(info.thread_id), lived))

@@ -12,6 +12,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from stepvault import Vault
+from stepvault._upkeep import copy_over
 from stepvault.erasure import STATES, commits_to, verify_receipt
 from stepvault.errors import (
     HoldError,
@@ -175,3 +176,21 @@ async def test_any_change_of_a_receipt_shows(vaults: Vaults) -> None:
         verify_receipt({**receipt, "more": 1}, key)
     report = verify_receipts({"a": receipt, "b": "[" * 100_000, "c": {**receipt, "number": "1"}, "d": None}, key)
     assert (report.genuine, sorted(report.forged)) == (1, ["b", "c", "d"])
+
+
+async def test_a_copy_brings_nobody_back_and_keeps_links_and_holds(vaults: Vaults) -> None:
+    target = vaults.open()
+    with Vault.open("memory://") as source:
+        put(source, "hers", user_id="ann")
+        source.store.put(("users", "carl"), "k", {"v": 1})
+        source.subjects.link("ann", "a-17")
+        source.erasure.hold("carl", "case 12")
+        for person in ("a-17", "carl"):
+            target.erasure.erase(person)
+            with pytest.raises(SubjectErasedError, match="Nothing was copied"):
+                copy_over(source, target)
+            assert (len(target.threads()), target.store.search(())) == (0, [])
+            target.erasure.readmit(person)
+        assert copy_over(source, target) == (1, 1)
+        assert target.subjects.ids("ann") == ("ann", "a-17")
+        assert target.erasure.plan("carl").held == "case 12"

@@ -1,0 +1,74 @@
+"""People when a vault is copied: who was erased where the copy goes stays erased; links and holds go along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import ormsgpack
+
+from stepvault._core.people import named_in
+from stepvault._core.plan import Op
+from stepvault.checkpointers._ops import people, subjects
+from stepvault.checkpointers._ops.context import Scope
+from stepvault.checkpointers._ops.erasing import planning
+from stepvault.checkpointers._ops.spaces import space
+from stepvault.errors import SubjectErasedError
+
+if TYPE_CHECKING:
+    from stepvault.vault import Vault
+
+_PAGE = 200
+_NAMESPACES = 10_000
+
+
+def bring(source: Vault, target: Vault) -> None:
+    """Make known in the target which ids are one person's, and whose data is held.
+
+    Raises:
+        SubjectErasedError: Somebody whose data is to be copied was erased there.
+    """
+    origin, saver = source.checkpointer, target.checkpointer
+    names, linked, holds = _names(source), list[list[str]](), dict[str, str]()
+    while part := list(islice(names, _PAGE)):
+        links, held = origin._run(_known(origin._scope, part))
+        linked += links
+        holds |= held
+        everybody = {*part, *(name for link in links for name in link)}
+        saver._run(_refuse_erased(saver._scope, everybody))
+    for link in linked:
+        saver._run(people.link(saver._scope, link))
+    for name, reason in holds.items():
+        saver._run(planning.hold(saver._scope, name, reason))
+
+
+def _names(source: Vault) -> Iterator[str]:
+    """Everybody whose a thread or a namespace is or may be, some of them more than once."""
+    cursor = None
+    while True:
+        page = source.threads(limit=_PAGE, cursor=cursor)
+        yield from (name for info in page.threads for name in info.subjects)
+        if (cursor := page.cursor) is None:
+            break
+    patterns, at = source._erasing.get("subject_patterns"), 0
+    while found := source.store.list_namespaces(limit=_NAMESPACES, offset=at):
+        yield from (name for ns in found for name in named_in(patterns, ns) if subjects.is_possible(name))
+        at += len(found)
+
+
+def _refuse_erased(scope: Scope, names: Iterable[str]) -> Op[None]:
+    if (yield from subjects.erased(scope, [subjects.token(scope, name) for name in names])):
+        raise SubjectErasedError(
+            "Somebody whose data this is was erased in the database to copy to. Nothing was copied: erase them here "
+            "too, or readmit them there."
+        )
+
+
+def _known(scope: Scope, names: list[str]) -> Op[tuple[list[list[str]], dict[str, str]]]:
+    """Ids that belong together, and the reasons of holds."""
+    marks = {subjects.token(scope, name): name for name in names}
+    links = yield from scope.core.dialect.get_docs(space(scope, people.LINKS), list(marks))
+    holds = yield from scope.core.dialect.get_docs(space(scope, planning.HOLDS), list(marks))
+    reasons = {marks[doc.key]: str(ormsgpack.unpackb(doc.body)) for doc in holds}
+    return [scope.native.loads(doc.body) for doc in links], reasons
