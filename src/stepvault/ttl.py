@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from stepvault._core.numbers import check_count, check_minutes, check_seconds
+from stepvault._core.numbers import check_count, check_flag, check_minutes, check_seconds
 from stepvault.errors import ConfigurationError
 
 _KEYS = {"default_ttl", "refresh_on_read", "sweep_interval_minutes", "sweep_limit", "sweep_seconds", "pin_interrupted"}
@@ -41,7 +41,7 @@ class ThreadTtl:
         """Read LangGraph's `ttl=` dict.
 
         Raises:
-            ConfigurationError: An unknown key, or a number that is no time.
+            ConfigurationError: An unknown key, a number that is no time, or a flag that is none.
         """
         if given is None:
             return cls()
@@ -55,6 +55,8 @@ class ThreadTtl:
         made = cls(**given)
         for name in ("default_ttl", "sweep_interval_minutes"):
             check_minutes(name, getattr(made, name))
+        for name in ("refresh_on_read", "pin_interrupted"):
+            check_flag(name, getattr(made, name))
         check_count("sweep_limit", made.sweep_limit, optional=True)
         check_seconds("sweep_seconds", made.sweep_seconds, optional=True)
         return made
@@ -136,6 +138,7 @@ class Retention:
                 f"retention has no key {unknown[0]!r}; known are {', '.join(sorted(_RETENTION_KEYS))}."
             )
         made = cls(**given)
+        check_flag("keep_tagged", made.keep_tagged)
         check_minutes("max_age", made.max_age)
         for name in ("keep_last", "max_bytes"):
             check_count(name, getattr(made, name), optional=True)

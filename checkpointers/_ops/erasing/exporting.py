@@ -18,6 +18,7 @@ from stepvault._core.state import State
 from stepvault.checkpointers._ops import effect_hints, effects, listing, load, people
 from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.erasing.items import Items
+from stepvault.checkpointers._ops.expiry import is_over
 from stepvault.checkpointers._ops.inbox import decisions
 from stepvault.checkpointers._ops.inbox.entries import (
     CLOSED,
@@ -106,9 +107,13 @@ def _decisions(scope: Scope, at: Progress) -> Op[tuple[list[Line], Progress]]:
     docs, found = yield from decisions.decided_by(scope, at.deciders[0], at.decided)
     if not docs:
         return [], replace(at, deciders=at.deciders[1:], decided=b"")
+    present = []
+    for one in found:
+        if not (yield from is_over(scope.core, one.thread)):
+            present.append(one)
     lines = [
         {"kind": "decision", "thread_id": text_of(one.key.thread), "interrupt_id": public_id(one.entry, one.thread.uid),
-         "node": one.entry.node, **_answer(scope, one.entry)} for one in found
+         "node": one.entry.node, **_answer(scope, one.entry)} for one in present
     ]  # fmt: skip
     return lines, replace(at, decided=docs[-1].key)
 
@@ -116,7 +121,7 @@ def _decisions(scope: Scope, at: Progress) -> Op[tuple[list[Line], Progress]]:
 def _records(scope: Scope, key: ThreadKey) -> Op[list[Line]]:
     """The questions of a thread, and the effects that were recorded in it."""
     thread = yield from thread_of(scope, key)
-    if thread is None:
+    if thread is None or (yield from is_over(scope.core, thread)):
         return []
     lines: list[Line] = []
     for prefix in (WAITING, CLOSED):

@@ -80,3 +80,13 @@ def check_seconds(name: str, seconds: Any, *, above: bool = False, optional: boo
 
 def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is neither True nor False.
+
+    Raises:
+        ConfigurationError: It is something else, whose truth may be a surprise.
+    """
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name} must be True or False, not {value!r}.")

@@ -256,7 +256,18 @@ async def test_a_saver_without_a_default_has_none_to_give(database: Database) ->
         await saver.aapply_ttl()
 
 
-@pytest.mark.parametrize("ttl", [{"default_ttl": 0}, {"default_ttl": -1}, {"default_ttl": "1"}, {"minutes": 1}, 5])
+@pytest.mark.parametrize(
+    "ttl",
+    [
+        {"default_ttl": 0},
+        {"default_ttl": -1},
+        {"default_ttl": "1"},
+        {"minutes": 1},
+        5,
+        {"refresh_on_read": "no"},
+        {"pin_interrupted": None},
+    ],
+)
 async def test_what_is_no_time_is_refused(ttl: Any, database: Database) -> None:
     with pytest.raises(ConfigurationError):
         database.unprepared(ttl=ttl)

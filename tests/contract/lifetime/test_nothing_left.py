@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import operator
 import sqlite3
 from collections.abc import AsyncIterator
@@ -124,12 +125,20 @@ async def vault(async_database: Database) -> AsyncIterator[Vault]:
         yield vault
 
 
+async def exported(vault: Vault, subject: str) -> str:
+    file = io.StringIO()
+    await vault.erasure.aexport(subject, file)
+    return file.getvalue()
+
+
 async def test_no_row_of_an_expired_thread_is_left(vault: Vault, async_database: Database) -> None:
     before = await rows(async_database)
     await vault.store.aput(FACTS, "fact", {"n": 1}, ttl=MORTAL)
     await lived(vault)
     assert len(await rows(async_database)) > len(before) + 10
+    assert all([THREAD in await exported(vault, name) for name in ("ann-77ac", "decider-77ac")])
     later(vault.checkpointer, 31)
+    assert not any([THREAD in await exported(vault, name) for name in ("ann-77ac", "decider-77ac")])
     assert (await vault.asweep()).threads == 2
     await vault.store.adelete(FACTS, "fact")
     await vault.asweep()

@@ -120,7 +120,9 @@ async def test_a_waiting_question_stays_loadable(async_database: Database) -> No
     assert (await graph.ainvoke(Command(resume="yes"), config()))["log"] == ["a", "yes"]
 
 
-@pytest.mark.parametrize("retention", [{"keep_last": 0}, {"keep": 1}, {"max_age": -1}, {"max_bytes": "1"}, 7])
+@pytest.mark.parametrize(
+    "retention", [{"keep_last": 0}, {"keep": 1}, {"max_age": -1}, {"max_bytes": "1"}, {"keep_tagged": "no"}, 7]
+)
 async def test_what_is_no_limit_is_refused(retention: Any, database: Database) -> None:
     with pytest.raises(ConfigurationError):
         database.unprepared(retention=retention)
