@@ -143,5 +143,5 @@ async def test_files_are_rewritten_if_asked_for(database: Database) -> None:
             "redis": {"redis BGREWRITEAOF", "redis BGSAVE"},
         }[database.name.split("-")[0]]
     )
-    if database.name != "redis":  # which may still be at work on the one before
+    if not database.name.startswith("redis"):  # which may still be at work on the one before
         assert all(step.done for step in full.purge if step.retryable)
