@@ -46,14 +46,17 @@ def _key(tenant: bytes, thread_id: str) -> ThreadKey:
 def _standing(scope: Scope, thread_ids: Collection[str], config: Mapping[str, Any] | None) -> Op[dict[str, Standing]]:
     keys = {thread_id: _key(scope.tenant, thread_id) for thread_id in thread_ids}
     run = scope.core.runs.of(config) if config and config.get("configurable") else None
+    known = {} if run is None else {key: run.loaded.get(key) for key in keys.values()}  # before: one may just be made
     found = yield from scope.core.dialect.notes_at([(key, b"") for key in keys.values()])
+    missing = [key for key, (row, _) in zip(keys.values(), found, strict=True) if row is None]
+    left = dict(zip(missing, (yield from scope.core.dialect.remains(missing)), strict=True)) if missing else {}
     standing: dict[str, Standing] = {}
     for (thread_id, key), (row, _) in zip(keys.items(), found, strict=True):
-        loaded = run.loaded.get(key) if run is not None else None
+        loaded = known.get(key)
         if loaded is not None and (row is None or bytes(row.uid) != loaded):
             standing[thread_id] = "gone"
         elif row is None:
-            standing[thread_id] = "missing"
+            standing[thread_id] = "missing" if left[key] is None else "expired"
         else:
             over = loaded is None and (yield from is_expired(scope.core, State.unpack(row.extents)))
             standing[thread_id] = "expired" if over else "live"

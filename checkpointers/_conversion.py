@@ -21,9 +21,10 @@ from stepvault._core.state import State
 from stepvault._keystore.keys import Keys
 from stepvault._keystore.marker import MARKER_KEY, MARKER_SPACE, RECHECK, WINDOW, Marker
 from stepvault.checkpointers._dialect import Dialect
-from stepvault.checkpointers._ops import transfer
+from stepvault.checkpointers._ops import remains, transfer
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.doc_marks import SPACES
+from stepvault.checkpointers._ops.expiry import SPACE as EXPIRY
 from stepvault.checkpointers._ops.holding import Holding
 from stepvault.checkpointers._ops.inbox import keeping
 from stepvault.checkpointers._ops.spaces import is_of_tenant, space, tenant_of
@@ -212,6 +213,7 @@ class Conversion:
         for tenant in sorted(tenants):
             scope = replace(self.scope, tenant=tenant)
             found += yield from self._docs(scope)
+            yield from self._remains(scope)
             threads = yield from self._threads(scope)
             if threads:
                 yield from keeping.rebuild(scope)
@@ -303,6 +305,29 @@ class Conversion:
         return thread
 
     # -- docs
+
+    def _remains(self, scope: Scope) -> Op[None]:
+        """Clear what is left of threads that went by themselves, and by runs that were killed as they moved one."""
+        after = b""
+        while not self.plain.locks:
+            docs = yield from self.sealed.docs(space(scope, EXPIRY), b"", after, _PAGE)
+            keys = list(dict.fromkeys(ThreadKey(scope.tenant, doc.body) for doc in docs))
+            gone = zip(keys, (yield from self.sealed.remains(keys)), strict=True)
+            going = [(key, row) for key, row in gone if row is not None]
+            if going:
+                name, now = scope.core.random(12), (yield from self.plain.now())
+                yield from remains.note(scope, name, [key for key, _ in going], now)
+                yield from self.sealed.delete_all(going)
+                yield from remains.seek(scope, [key for key, _ in going])  # hints may be of either form by now
+                yield from remains.done(scope, name)
+            sources = []
+            for key in keys:
+                sources.append((yield from self.places(key))[0])
+            left = zip(sources, (yield from self.plain.remains(sources)), strict=True)
+            yield from self.plain.delete_all([(source, row) for source, row in left if row is not None])
+            if len(docs) < _PAGE:
+                return
+            after = docs[-1].key
 
     def _docs(self, scope: Scope) -> Op[int]:
         found = 0

@@ -105,6 +105,13 @@ class Dialect(Protocol):
         """
         ...
 
+    def remains(self, keys: Sequence[ThreadKey]) -> Op[list[ThreadRow | None]]:
+        """What tells what led to threads of one tenant that went by themselves, to be deleted as they would be.
+
+        None for each that is there, or of which nothing is left.
+        """
+        ...
+
     def delete_of(
         self, keys: Sequence[ThreadKey], person: bytes, beside: Collection[bytes] | None
     ) -> Op[list[Deleted | ThreadRow | None]]:
@@ -154,7 +161,7 @@ class Dialect(Protocol):
         ...
 
     def tenants(self) -> Op[list[bytes]]:
-        """Every tenant that has a thread."""
+        """Every tenant that has a thread, or had one of which something is left."""
         ...
 
     def tenants_with(self, name: bytes) -> Op[list[bytes]]:
@@ -191,6 +198,10 @@ class Dialect(Protocol):
 
     def write_docs(self, space: bytes, changes: Sequence[DocChange], *, durable: bool = False) -> Op[bool]:
         """Make every change, or none and False if one does not find what it expects."""
+        ...
+
+    def warnings(self) -> Op[list[str]]:
+        """Settings of the server with which data may be lost."""
         ...
 
     def now(self) -> Op[int]:

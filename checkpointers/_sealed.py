@@ -80,6 +80,9 @@ class SealedDialect(SealedMoving):
     def now(self) -> Op[int]:
         return (yield from self._inner.now())
 
+    def warnings(self) -> Op[list[str]]:
+        return (yield from self._inner.warnings())
+
     def tenants(self) -> Op[list[bytes]]:
         return (yield from self._inner.tenants())
 

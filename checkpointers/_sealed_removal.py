@@ -11,7 +11,7 @@ from stepvault._keystore.keys import Keys
 from stepvault.checkpointers import _sealing as rows_of
 from stepvault.checkpointers._dialect import Dialect
 from stepvault.checkpointers._removal import RemovalByPerson
-from stepvault.checkpointers._sealed_lists import place_of
+from stepvault.checkpointers._sealed_lists import place_of, placed
 from stepvault.checkpointers._sealing import REAL_ID
 
 
@@ -68,6 +68,29 @@ class SealedRemoval(RemovalByPerson):
             removed._replace(notes=notes[uid]) if removed is not None and uid in notes else removed
             for uid, removed in zip(uids, found, strict=True)
         ]
+
+    def remains(self, keys: Sequence[ThreadKey]) -> Op[list[ThreadRow | None]]:
+        """See `Dialect`; what is left of a thread is sealed as it was."""
+        if not keys:
+            return []
+        index, tenant = (yield from self._keys.index()), keys[0].tenant
+        tokens = [ThreadKey(tenant, index.thread(*key)) for key in keys]
+        found = [row and placed(row, tenant) for row in (yield from self._inner.remains(tokens))]
+        if self._keys.accept_plain:
+            plain = yield from self._inner.remains(keys)
+            plain = [row and placed(row, tenant, plain=True) for row in plain]
+            standing = yield from self._plain_or_sealed(keys)
+            found = [None if there else row or other for row, other, there in zip(found, plain, standing, strict=True)]
+        return found
+
+    def _plain_or_sealed(self, keys: Sequence[ThreadKey]) -> Op[list[bool]]:
+        """Whether threads stand, in either form."""
+        places = [(key, b"") for key in keys]
+        for key in keys:
+            places.append(((yield from self._token(key)), b""))
+        found = yield from self._inner.notes_at(places)
+        there = [thread is not None for thread, _ in found]
+        return [plain or sealed for plain, sealed in zip(there[: len(keys)], there[len(keys) :], strict=True)]
 
     def _opened_notes(self, tenant: bytes, found: Mapping[bytes, Sequence[Note]]) -> Op[dict[bytes, list[Note]]]:
         """Notes by the owner of their keys."""

@@ -35,6 +35,7 @@ def copy_thread(scope: Scope, source_id: Any, target_id: Any) -> Op[None]:
     source, target = scope.key(source_id), scope.key(target_id)
     if source == target:
         raise ConfigurationError(f"copy_thread needs two threads, both are {text_of(source.thread)!r}.")
+    yield from keeping.clear(scope, [target])
     at = Address(target, b"", None, None, subjects=(yield from _people(scope, source)))
     yield from subjects.announce(scope, at)
     try:

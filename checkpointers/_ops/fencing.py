@@ -20,6 +20,9 @@ def shut(scope: Scope, key: ThreadKey, thread: ThreadRow | None) -> Op[bool]:
     expires like any other.
     """
     if thread is None:
+        from stepvault.checkpointers._ops.inbox import keeping  # which needs this module
+
+        yield from keeping.clear(scope, [key])
         until = (yield from scope.core.dialect.now()) + _FENCE
         yield from watch(scope, key, until)
         state = State(expires_at=until, fenced=True)

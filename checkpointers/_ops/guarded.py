@@ -142,6 +142,8 @@ def _once(
             return None
         expired.append(view.state.expires_at or 0)
         known.view = view = None
+    if view is None:
+        yield from keeping.clear(scope, [at.key])  # of a former thread of this id
     if check and permits.is_restricted(at, view):
         yield from permits.may_write(scope, at, view)
     if view is not None:

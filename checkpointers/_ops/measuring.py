@@ -71,4 +71,5 @@ def health(scope: Scope, free_disk: int | None) -> Op[Health]:
         erasures=len(erasures),
         unpurged=len(unpurged),
         sealed=scope.core.keys is not None,
+        warnings=tuple((yield from scope.core.dialect.warnings())),
     )

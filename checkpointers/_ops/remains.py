@@ -45,7 +45,7 @@ def clear(scope: Scope, now: int) -> Op[None]:
         for doc in docs:
             began, threads = ormsgpack.unpackb(doc.body)
             if began <= now - GRACE:
-                yield from _clear(scope, [ThreadKey(scope.tenant, thread) for thread in threads])
+                yield from seek(scope, [ThreadKey(scope.tenant, thread) for thread in threads])
                 gone = DocChange(doc.key, None, b"", doc.version)  # a slow sweep may have noted its next threads there
                 yield from scope.core.dialect.write_docs(space(scope, SPACE), [gone])
         if len(docs) < _PAGE:
@@ -53,7 +53,8 @@ def clear(scope: Scope, now: int) -> Op[None]:
         after = docs[-1].key
 
 
-def _clear(scope: Scope, keys: list[ThreadKey]) -> Op[None]:
+def seek(scope: Scope, keys: list[ThreadKey]) -> Op[None]:
+    """Remove whatever leads to those of these threads that are no more, and their memory, by looking through all."""
     found = yield from scope.core.dialect.notes_at([(key, b"") for key in keys])
     gone = {key.thread: key for key, (row, _) in zip(keys, found, strict=True) if row is None}
     if gone:

@@ -193,9 +193,14 @@ def _looked_up(scope: Scope, docs: Sequence[Doc], now: int) -> Op[_Page]:
         if first.setdefault(ThreadKey(scope.tenant, doc.body), doc) is not doc:
             page.spare.append(doc)
     found = yield from scope.core.dialect.notes_at([(key, b"") for key in first])
+    absent = [key for key, (thread, _) in zip(first, found, strict=True) if thread is None]
+    left = dict(zip(absent, (yield from scope.core.dialect.remains(absent)), strict=True)) if absent else {}
     for (key, doc), (thread, _) in zip(first.items(), found, strict=True):
         if thread is None:
-            page.missing.append((doc, key))
+            if (row := left[key]) is None:
+                page.missing.append((doc, key))
+            else:  # it went by itself
+                page.expired.append((doc, key, row))
             continue
         state = State.unpack(thread.extents)
         pinned = (bool(state.pending) and scope.core.ttl.pin_interrupted) or is_held(state, now)

@@ -12,6 +12,7 @@ from stepvault.checkpointers._saver import BaseSaver
 from stepvault.checkpointers._shells import SyncSetup
 from stepvault.checkpointers.redis.dialect import RedisDialect
 from stepvault.errors import MissingDependencyError
+from stepvault.ttl import ThreadTtl
 
 try:
     from stepvault._drivers.redis import RedisDriver
@@ -67,7 +68,7 @@ class RedisSaver(SyncSetup, BaseSaver):
     ) -> None:
         driver, dialect = make_parts(
             redis_url, redis_client, connection_args, prefix, options,
-            cluster_mode=cluster_mode, wait_replicas=wait_replicas,
+            ThreadTtl.of(ttl), cluster_mode=cluster_mode, wait_replicas=wait_replicas,
         )  # fmt: skip
         self._dialect = dialect
         super().__init__(
@@ -100,10 +101,12 @@ def make_parts(
     arguments: dict[str, Any] | None,
     prefix: str,
     options: dict[str, Any],
+    ttl: ThreadTtl,
     **chosen: Any,
 ) -> tuple[RedisDriver, RedisDialect]:
     """Driver and dialect of a saver; takes their options out of `options`."""
-    dialect = RedisDialect(prefix, allow_eviction=options.pop("allow_eviction", False))
+    eviction = options.pop("allow_eviction", False)
+    dialect = RedisDialect(prefix, allow_eviction=eviction, grace=ttl.native_grace_minutes)
     if "wait_timeout" in options:
         chosen["wait_timeout"] = options.pop("wait_timeout")
     return RedisDriver(SCRIPTS, url=url, client=client, arguments=arguments, **chosen), dialect

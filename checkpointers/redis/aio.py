@@ -11,6 +11,7 @@ from stepvault._drivers.loop import LoopDriver
 from stepvault.checkpointers._options import StorageOptions
 from stepvault.checkpointers._shells import AsyncSetup
 from stepvault.checkpointers.redis import make_parts
+from stepvault.ttl import ThreadTtl
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -53,7 +54,7 @@ class AsyncRedisSaver(AsyncSetup):
     ) -> None:
         driver, dialect = make_parts(
             redis_url, redis_client, connection_args, prefix, options,
-            cluster_mode=cluster_mode, wait_replicas=wait_replicas,
+            ThreadTtl.of(ttl), cluster_mode=cluster_mode, wait_replicas=wait_replicas,
         )  # fmt: skip
         self._dialect = dialect
         super().__init__(

@@ -12,14 +12,14 @@ from stepvault.checkpointers.redis.holding import HOLD_MS, Holds
 from stepvault.checkpointers.redis.keys import member_of
 from stepvault.checkpointers.redis.packing import pack_runs, unpack_runs
 from stepvault.checkpointers.redis.writing import Entry, Writing
-from stepvault.errors import ConflictError
+from stepvault.errors import ConflictError, StorageUnavailableError
 
 _TRIES, _HOLD_AFTER = 16, 4  # to copy a thread that others write, and without having them wait
 _LIVE_MS = 600_000
 _SCAN = 100
 _CALL_BYTES = 524_288
 # Fields that are the copy's own, and those of a write that is under way.
-_OWN = frozenset((b"v", b"u", b"r", b"e", b"x", b"id", b"i", b"t", b"m", b"y", b"f", b"g", b"G", b"z"))
+_OWN = frozenset((b"v", b"u", b"r", b"e", b"x", b"id", b"i", b"t", b"m", b"y", b"f", b"g", b"G", b"z", b"k"))
 
 
 class Copying(Holds, Writing):
@@ -38,10 +38,8 @@ class Copying(Holds, Writing):
                 raise
             if held:
                 yield from self._let_go(source.no, guard.uid)
-            if filled:
-                (done,) = yield Batch([Script("commit_copy", (self._address(guard),), (guard.uid,))], retry=True)
-                if done:
-                    return True
+            if filled and (yield from self._commit(guard)):
+                return True
         raise ConflictError("The thread to copy is written without pause; repeat later.")
 
     def begin_copy(self, guard: Guard) -> Op[ThreadRow | None]:
@@ -57,7 +55,17 @@ class Copying(Holds, Writing):
             (alive,) = yield Batch([Script("fill_copy", (self._address(guard),), words)], retry=True)
             if not alive or not (yield from self.hold(hold, again=True)):
                 return False
-        (done,) = yield Batch([Script("commit_copy", (self._address(guard),), (guard.uid,))], retry=True)
+        return (yield from self._commit(guard))
+
+    def _commit(self, guard: Guard) -> Op[bool]:
+        address, goes = self._address(guard), self._goes(guard)
+        keys = (address, self.keys.leads(address)) if goes else (address,)
+        try:
+            (done,) = yield Batch([Script("commit_copy", keys, (guard.uid, goes or 0))], retry=True)
+        except StorageUnavailableError as exc:
+            if not exc.parted or not goes:
+                raise
+            (done,) = yield Batch([Script("commit_copy", (address,), (guard.uid, 0))], retry=True)
         return bool(done)
 
     def hold(self, hold: Hold, *, again: bool = False) -> Op[bool]:
@@ -81,7 +89,7 @@ class Copying(Holds, Writing):
                 if not alive:
                     return False
             if not cursor:
-                return before == (yield from self._revision(source))
+                return before[0] is not None and before == (yield from self._revision(source))
 
     def _revision(self, source: ThreadRow) -> Op[list[bytes | None]]:
         (found,) = yield Batch([Command(("HMGET", source.no, "u", "r"))], retry=True)

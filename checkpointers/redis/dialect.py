@@ -14,6 +14,8 @@ from stepvault.errors import ConfigurationError, StorageError
 
 _log = logging.getLogger("stepvault")
 
+_SAFE = "noeviction"
+
 
 class RedisDialect(Listing, Copying, Documents):
     """See `Dialect`.
@@ -21,13 +23,14 @@ class RedisDialect(Listing, Copying, Documents):
     Args:
         prefix: What every key begins with.
         allow_eviction: Only warn about a server that may evict threads.
+        grace: Minutes after its deadline at which a thread goes by itself; None: it waits for a sweep.
     """
 
     automatic_setup = False
     locks = False
 
-    def __init__(self, prefix: str, *, allow_eviction: bool = False) -> None:
-        super().__init__()
+    def __init__(self, prefix: str, *, allow_eviction: bool = False, grace: float | None = None) -> None:
+        super().__init__(grace)
         self.keys = Keys(prefix)
         self._allow_eviction = allow_eviction
         self._told = False
@@ -43,24 +46,46 @@ class RedisDialect(Listing, Copying, Documents):
             ConfigurationError: The server may evict threads when its memory is full.
         """
         try:
-            (replies,) = yield Batch([Command(("CONFIG GET", "maxmemory*"))])
+            settings = yield from self._settings()
         except (ConfigurationError, StorageError) as exc:
             if not self._told:
                 self._told = True
                 _log.warning("CONFIG cannot be read (%s); make sure that maxmemory-policy is noeviction.", exc)
             return
-        for reply in replies if isinstance(replies, list) or not isinstance(replies, dict) else [replies]:
-            self._check(reply)
+        for node in settings:
+            policy, bound = _policy(node)
+            if bound and policy.startswith("allkeys") and not self._allow_eviction:
+                raise ConfigurationError(f"{self._advice(policy)} allow_eviction=True accepts the loss.")
+            if policy != _SAFE:
+                _log.warning("%s", self._advice(policy))
 
-    def _check(self, settings: dict[str, str]) -> None:
-        policy, bound = settings.get("maxmemory-policy", "noeviction"), settings.get("maxmemory", "0")
-        if policy == "noeviction":
-            return
-        advice = f"maxmemory-policy is {policy}: Redis may evict threads. Set it to noeviction."
-        if bound != "0" and policy.startswith("allkeys") and not self._allow_eviction:
-            raise ConfigurationError(f"{advice} allow_eviction=True accepts the loss.")
-        _log.warning("%s", advice)
+    def warnings(self) -> Op[list[str]]:
+        """See `Dialect`; nothing where settings cannot be read, `setup` has said so."""
+        try:
+            settings = yield from self._settings()
+        except (ConfigurationError, StorageError):
+            return []
+        policies = dict.fromkeys(_policy(node)[0] for node in settings)
+        return [self._advice(policy) for policy in policies if policy != _SAFE]
+
+    def _settings(self) -> Op[list[dict[str, str]]]:
+        """What memory each node may use, and what it does when that is full."""
+        (replies,) = yield Batch([Command(("CONFIG GET", "maxmemory*"))])
+        return list(replies) if isinstance(replies, list) or not isinstance(replies, dict) else [replies]
+
+    def _advice(self, policy: str) -> str:
+        if self._grace is None or not policy.startswith("volatile"):
+            return f"maxmemory-policy is {policy}: Redis may evict threads. Set it to {_SAFE}."
+        return (
+            f"maxmemory-policy is {policy}: Redis may evict threads with a time to live before it is over. Set it to "
+            f"{_SAFE}, or give threads no expiry of Redis's own: ttl={{'native_grace_minutes': None, ...}}."
+        )
 
     def lock(self, key: ThreadKey) -> Op[None]:
         return  # correctness comes from revisions alone
         yield
+
+
+def _policy(settings: dict[str, str]) -> tuple[str, bool]:
+    """What a node does when its memory is full, and whether it has a bound."""
+    return settings.get("maxmemory-policy", _SAFE), settings.get("maxmemory", "0") != "0"

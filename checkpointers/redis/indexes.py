@@ -35,6 +35,13 @@ class Indexes:
             return b""
         return (yield from self._enter(self.keys.run(key.tenant, run), member_of(key)))
 
+    def _register_both(self, key: ThreadKey, run: bytes | None) -> Op[tuple[bytes, bytes]]:
+        """A thread, and its run if it has one."""
+        member = member_of(key)
+        indexes = [self.keys.index(key.tenant, member), *([self.keys.run(key.tenant, run)] if run else ())]
+        score, *run_score = yield Batch([Script("register", (index,), (member,)) for index in indexes])
+        return score, run_score[0] if run_score else b""
+
     def _enter(self, index: bytes, member: bytes) -> Op[bytes]:
         (score,) = yield Batch([Script("register", (index,), (member,))])
         return score  # type: ignore[no-any-return]
@@ -104,7 +111,7 @@ class Indexes:
         cursor = 0
         while True:
             ((cursor, addresses),) = yield Batch(
-                [Command(("SCAN", cursor, "MATCH", self.keys.thread_pattern(), "COUNT", 500))]
+                [Command(("SCAN", cursor, "MATCH", self.keys.thread_pattern(leads=True), "COUNT", 500))]
             )
             if addresses:
                 replies = yield Batch([Command(("HMGET", address, "id", "y")) for address in addresses])

@@ -23,14 +23,18 @@ class Keys:
         """The hash of a thread."""
         return b"%b:ck:{%b}" % (self.prefix, member.hex().encode())
 
-    def thread_pattern(self) -> bytes:
-        """A glob for every thread."""
+    def leads(self, thread: bytes) -> bytes:
+        """What led to a thread that goes by itself, by its hash: in the same slot."""
+        return b"%b:led:%b" % (self.prefix, thread[len(self.prefix) + 4 :])
+
+    def thread_pattern(self, *, leads: bool = False) -> bytes:
+        """A glob for every thread; `leads`: and for what led to those that are gone."""
         escaped = b"".join(b"\\" + bytes((c,)) if c in b"*?[]\\^-" else bytes((c,)) for c in self.prefix)
-        return escaped + b":ck:{*}"
+        return escaped + (b":[cl][ke]*:{*}" if leads else b":ck:{*}")
 
     def member_of(self, address: bytes) -> bytes:
-        """The index member of a thread's key."""
-        return bytes.fromhex(address[len(self.prefix) + 5 : -1].decode())
+        """The index member of a thread's key, or of the list beside it."""
+        return bytes.fromhex(address[address.index(b"{") + 1 : -1].decode())
 
     def indexes(self, tenant: bytes) -> list[bytes]:
         """The thread index of a tenant."""

@@ -176,10 +176,27 @@ class Reading(Holds):
         (flat,) = yield Batch([Script("notes", (thread.no,), (thread.uid, prefix))], retry=True)
         return sorted(Note(key, body) for key, body in zip(flat[::2], flat[1::2], strict=True))
 
+    def remains(self, keys: Sequence[ThreadKey]) -> Op[list[ThreadRow | None]]:
+        """See `Dialect`; the lists are read first: a generation that is gone by then does not come back."""
+        threads = [self.keys.thread(member_of(key)) for key in keys]
+        found = yield from self._headers([self.keys.leads(address) for address in threads])
+        listed = [at for at, row in enumerate(found) if row is not None]
+        standing = yield from self._headers([threads[at] for at in listed])
+        for at, thread in zip(listed, standing, strict=True):
+            found[at] = found[at] if thread is None else None
+        return found
+
+    def _headers(self, addresses: Sequence[bytes]) -> Op[list[ThreadRow | None]]:
+        found = yield from self._noted([(address, b"") for address in addresses])
+        return [thread for thread, _ in found]
+
     def notes_at(self, places: Sequence[tuple[ThreadKey, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
+        return (yield from self._noted([(self.keys.thread(member_of(key)), note) for key, note in places]))
+
+    def _noted(self, places: Sequence[tuple[bytes, bytes]]) -> Op[list[tuple[ThreadRow | None, bytes | None]]]:
         if not places:
             return []
-        addresses = [self.keys.thread(member_of(key)) for key, _ in places]
+        addresses = [address for address, _ in places]
         notes = [b"N" + len(note).to_bytes(2, "big") + note for _, note in places]
         calls = [
             Script("headers", tuple(addresses[at : at + _THREADS]), tuple(notes[at : at + _THREADS]), each=True)

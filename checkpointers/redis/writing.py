@@ -12,6 +12,7 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.manifest import first_of, page_of
 from stepvault._core.plan import Batch, Op, Script
 from stepvault._core.rows import CheckpointRow, Deleted, Elements, Guard, Note, Removal, ThreadRow, WriteRow
+from stepvault._core.state import State
 from stepvault.checkpointers._ops.waiting import sleeping
 from stepvault.checkpointers.redis.indexes import Indexes
 from stepvault.checkpointers.redis.keys import member_of
@@ -24,7 +25,7 @@ from stepvault.checkpointers.redis.packing import (
     pack_write,
 )
 from stepvault.checkpointers.redis.reading import header_of
-from stepvault.errors import ConflictError, StorageFullError
+from stepvault.errors import ConflictError, StorageFullError, StorageUnavailableError
 
 _TRIES = 16
 _POLL, PATIENCE = 0.02, 60.0  # seconds: how often a writer looks whether a hold has ended, and for how long
@@ -48,7 +49,8 @@ class Entry:
 class Writing(Indexes):
     """See `Dialect`."""
 
-    def __init__(self) -> None:
+    def __init__(self, grace: float | None) -> None:
+        self._grace = None if grace is None else int(grace * 60_000)
         self._seen: set[bytes] = set()  # threads whose index entry this process has seen to
 
     def put(
@@ -89,8 +91,7 @@ class Writing(Indexes):
         """One guarded write with its elements; None if refused."""
         entry = Entry(run=run or b"")
         if guard.thread is None:
-            entry.score = yield from self._register(guard.key)
-            entry.run_score = yield from self._register_run(guard.key, run)
+            entry.score, entry.run_score = yield from self._register_both(guard.key, run)
         rows, staged = _divide(elements)
         try:
             if staged:
@@ -122,14 +123,23 @@ class Writing(Indexes):
         """A guarded script, registered anew as often as it asks for it; None if refused."""
         address = self._address(guard)
         tries, waited = 0, 0.0
+        create, rev = guard.thread is None, guard.thread.rev if guard.thread else b""
+        goes = self._goes(guard)
+        keys = (address, self.keys.leads(address)) if goes else (address,)
         while tries < _TRIES:
-            create = guard.thread is None
-            rev = guard.thread.rev if guard.thread else b""
             args = (
                 int(create), guard.uid, rev, guard.rev, guard.extents, identity(guard.key) if create else b"",
-                entry.score, entry.fence if create else guard.holder, entry.run, entry.run_score, closed, *words,
+                entry.score, entry.fence if create else guard.holder, entry.run, entry.run_score, closed,
+                b"" if goes is None else goes, *words,
             )  # fmt: skip
-            (reply,) = yield Batch([Script(script, (address,), args)], durable=guard.durable)
+            try:
+                (reply,) = yield Batch([Script(script, keys, args)], durable=guard.durable)
+            except StorageUnavailableError as exc:
+                if not exc.parted or len(keys) == 1:
+                    raise
+                yield Batch([Script("unlist", (address,))], retry=True)
+                keys, tries = (address,), tries + 1
+                continue
             header_of(address, reply if reply[0] == b"FORMAT" else ())
             if reply[0] in (b"OK", b"DONE"):
                 return reply  # type: ignore[no-any-return]
@@ -140,11 +150,18 @@ class Writing(Indexes):
                 yield sleeping(pause)
                 continue
             tries += 1
+            if reply[0] == b"LISTED":
+                keys = (address, self.keys.leads(address))
+                continue
             if reply[0] == b"FENCED":
                 entry.fence = reply[1]
                 entry.score = yield from self._register(guard.key)
             entry.run_score = yield from self._register_run(guard.key, entry.run)
         raise ConflictError("A thread is held or swept without pause; repeat later.")
+
+    def _goes(self, guard: Guard) -> int | None:
+        """When a thread goes by itself, see `State.goes_of`; None also where nothing does."""
+        return None if self._grace is None else State.goes_of(guard.extents, self._grace)
 
     def _upload(self, guard: Guard, rows: list[ChunkRow], entry: Entry) -> Op[Guard | None]:
         """Take the numbers of these rows, upload them where nothing refers to them yet; None if refused.
@@ -175,20 +192,20 @@ class Writing(Indexes):
     # -- removing and copying
 
     def delete(self, key: ThreadKey, rev: bytes | None = None) -> Op[Deleted | None]:
-        member = member_of(key)
-        ((reply,),) = yield Batch([Script("delete", (self.keys.thread(member),), (rev or b"",), each=True)])
+        address = self.keys.thread(member_of(key))
+        ((reply,),) = yield Batch([Script("delete", (address,), (rev or b"",), each=True)])
         if not reply:
             return Deleted() if rev is None else None
-        yield from self._leave(key.tenant, [(member, reply[1], reply[4:])])
+        yield from self._left(key.tenant, [address], [reply])
         return _deleted(reply)
 
     def delete_all(self, threads: Sequence[tuple[ThreadKey, ThreadRow]]) -> Op[list[Deleted | None]]:
         """Each by itself, but sent together."""
         if not threads:
             return []
-        members = [self.keys.member_of(row.no) for _, row in threads]
-        replies = yield from self._each("delete", members, [row.rev for _, row in threads])
-        yield from self._leave(threads[0][0].tenant, _entries(members, replies))
+        addresses = [row.no for _, row in threads]
+        replies = yield from self._each("delete", addresses, [row.rev for _, row in threads])
+        yield from self._left(threads[0][0].tenant, addresses, replies)
         return [_deleted(reply) if reply else None for reply in replies]
 
     def delete_of(
@@ -197,21 +214,28 @@ class Writing(Indexes):
         """Each by itself, but sent together."""
         if not keys:
             return []
-        members = list(map(member_of, keys))
+        addresses = [self.keys.thread(member_of(key)) for key in keys]
         people = person if beside is None else person + b"".join({person, *beside})
-        replies = yield from self._each("delete_of", members, [people] * len(keys))
-        yield from self._leave(keys[0].tenant, _entries(members, replies))
+        replies = yield from self._each("delete_of", addresses, [people] * len(keys))
+        yield from self._left(keys[0].tenant, addresses, replies)
         return [
-            _deleted(reply) if len(reply) > _HEADER else ThreadRow(self.keys.thread(member), *reply) if reply else None
-            for member, reply in zip(members, replies, strict=True)
+            _deleted(reply) if len(reply) > _HEADER else ThreadRow(address, *reply) if reply else None
+            for address, reply in zip(addresses, replies, strict=True)
         ]
 
-    def _each(self, name: str, members: Sequence[bytes], args: Sequence[bytes]) -> Op[list[Any]]:
+    def _each(self, name: str, addresses: Sequence[bytes], args: Sequence[bytes]) -> Op[list[Any]]:
         """What a script says of each of these threads."""
-        addresses = tuple(map(self.keys.thread, members))
-        parts = [slice(at, at + _CALL_THREADS) for at in range(0, len(members), _CALL_THREADS)]
-        found = yield Batch([Script(name, addresses[part], tuple(args[part]), each=True) for part in parts])
+        parts = [slice(at, at + _CALL_THREADS) for at in range(0, len(addresses), _CALL_THREADS)]
+        found = yield Batch([Script(name, tuple(addresses[part]), tuple(args[part]), each=True) for part in parts])
         return [reply for part in found for reply in part]
+
+    def _left(self, tenant: bytes, addresses: Sequence[bytes], replies: Sequence[Any]) -> Op[None]:
+        """After threads were deleted: take out their entries and their lists, unless those are of another by now."""
+        gone = [(at, reply) for at, reply in zip(addresses, replies, strict=True) if len(reply) > _HEADER]
+        yield from self._leave(tenant, [(self.keys.member_of(at), reply[1], reply[5:]) for at, reply in gone])
+        lists = {self.keys.leads(at): reply[2] for at, reply in gone if reply[4]}
+        if lists:
+            yield from self._each("delete", [*lists], [*lists.values()])
 
     def remove(self, guard: Guard, removal: Removal) -> Op[bool]:
         """In bounded calls, each of which leaves a whole thread; an interrupted removal is finished by the next."""
@@ -231,13 +255,6 @@ class Writing(Indexes):
                 return False
             guard = replace(guard, thread=ThreadRow(guard.thread and guard.thread.no, guard.uid, step.rev, b""))
         return True
-
-
-def _entries(members: Sequence[bytes], replies: Sequence[Any]) -> list[tuple[bytes, bytes | None, Sequence[bytes]]]:
-    """The index entries of threads that are gone, see `Indexes._leave`."""
-    return [
-        (member, reply[1], reply[4:]) for member, reply in zip(members, replies, strict=True) if len(reply) > _HEADER
-    ]
 
 
 def _deleted(reply: Sequence[Any]) -> Deleted:

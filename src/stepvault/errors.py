@@ -143,6 +143,7 @@ class StorageUnavailableError(StorageError):
     """The database did not answer or is busy; retrying is safe."""
 
     repeat = False  # set by a driver that has replaced a lost connection: the operation repeats itself
+    parted = False  # set by a driver of a cluster: keys of one slot lie on two nodes while it moves
 
 
 class StorageFullError(StorageError):

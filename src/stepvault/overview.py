@@ -40,6 +40,7 @@ class Health:
         erasures: Erasures that are not finished; `vault.erasure.resume()` brings them to their end.
         unpurged: Finished erasures with purge steps to be tried again.
         sealed: Whether payloads are sealed.
+        warnings: Settings of the server with which data may be lost.
     """
 
     reachable: bool
@@ -50,6 +51,7 @@ class Health:
     erasures: int = 0
     unpurged: int = 0
     sealed: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

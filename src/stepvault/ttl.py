@@ -13,7 +13,10 @@ from typing import Any
 from stepvault._core.numbers import check_count, check_flag, check_minutes, check_seconds
 from stepvault.errors import ConfigurationError
 
-_KEYS = {"default_ttl", "refresh_on_read", "sweep_interval_minutes", "sweep_limit", "sweep_seconds", "pin_interrupted"}
+_KEYS = {
+    "default_ttl", "refresh_on_read", "sweep_interval_minutes", "sweep_limit", "sweep_seconds", "pin_interrupted",
+    "native_grace_minutes",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class ThreadTtl:
         sweep_limit: At most this many expired threads per sweep; None: all.
         sweep_seconds: How long a sweep may take; None: as long as it needs.
         pin_interrupted: A thread that waits for a human does not expire.
+        native_grace_minutes: How long after its deadline Redis drops a thread that no sweep has removed; None: never.
+            Without effect on SQLite and Postgres.
     """
 
     default_ttl: float | None = None
@@ -35,6 +40,7 @@ class ThreadTtl:
     sweep_limit: int | None = None
     sweep_seconds: float | None = None
     pin_interrupted: bool = True
+    native_grace_minutes: float | None = 1440
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | ThreadTtl | None) -> ThreadTtl:
@@ -44,7 +50,7 @@ class ThreadTtl:
             ConfigurationError: An unknown key, a number that is no time, or a flag that is none.
         """
         if given is None:
-            return cls()
+            return cls(native_grace_minutes=None)
         if isinstance(given, cls):
             return given
         if not isinstance(given, Mapping):
@@ -53,7 +59,7 @@ class ThreadTtl:
         if unknown:
             raise ConfigurationError(f"ttl has no key {unknown[0]!r}; known are {', '.join(sorted(_KEYS))}.")
         made = cls(**given)
-        for name in ("default_ttl", "sweep_interval_minutes"):
+        for name in ("default_ttl", "sweep_interval_minutes", "native_grace_minutes"):
             check_minutes(name, getattr(made, name))
         for name in ("refresh_on_read", "pin_interrupted"):
             check_flag(name, getattr(made, name))

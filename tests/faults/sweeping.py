@@ -2,7 +2,7 @@
 
 Run as a program: `kill` kills a sweep at each of its batches, each under a tenant of its own; `many` has several sweep
 the same threads at once; `race` has one sweep while another writes, reads, copies and resumes threads that live for a
-moment.
+moment. With a number, as large a part of that.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def fill(vault: Vault, count: int) -> None:
     time.sleep(0.4)
 
 
-def kill(processes: Processes) -> None:
+def kill(processes: Processes, every: int) -> None:
     """A sweep that is killed before each of its batches in turn; the last one was not."""
-    at, status = 0, -signal.SIGKILL
+    at, status = 1 - every, -signal.SIGKILL
     while status:
-        at += 1
+        at += every
         tenant = f"kill {at}"
         assert processes.end(processes.start(tenant, lambda vault: fill(vault, 3))) == 0
         status = processes.end(processes.start(tenant, lambda vault: vault.sweep(), ("before", at)))
@@ -68,7 +68,7 @@ def kill(processes: Processes) -> None:
         print(json.dumps([tenant, status]), flush=True)
 
 
-def many(processes: Processes) -> None:
+def many(processes: Processes, _: int) -> None:
     """Four that sweep forty threads; how many each removed."""
     assert processes.end(processes.start("many", lambda vault: fill(vault, 39))) == 0
     reader, writer = os.pipe()
@@ -82,10 +82,10 @@ def many(processes: Processes) -> None:
         print(json.dumps([int(line) for line in told]), flush=True)
 
 
-def race(processes: Processes) -> None:
+def race(processes: Processes, part: int) -> None:
     """One sweeps; the other finds each thread whole or not at all."""
     sweeper = processes.start("race", sweep_on)
-    worker = processes.start("race", work)
+    worker = processes.start("race", lambda vault: work(vault, 200 // part))
     ended = processes.end(worker)
     os.kill(sweeper, signal.SIGKILL)
     assert (ended, processes.end(sweeper)) == (0, -signal.SIGKILL)
@@ -97,11 +97,13 @@ def sweep_on(vault: Vault) -> None:
         vault.checkpointer.sweep()
 
 
-def work(vault: Vault) -> None:
+def work(vault: Vault, rounds: int) -> None:
     saver = vault.checkpointer
-    copying.MINUTE = 5_000  # a sweep gives a copy this long to become whole: less, for a test
+    copying.MINUTE = (
+        5_000 if rounds >= 200 else 2_000
+    )  # a sweep gives a copy this long to become whole: less, for a test
     met: dict[str, int] = dict.fromkeys(("stored", "seen", "gone", "copied", "refused", "resumed"), 0)
-    for n in range(200):
+    for n in range(rounds):
         thread, copy = f"t{n % 5}", f"copy {n}"
         try:
             put(saver, thread, 2e-4 * (n % 4 + 1), f"{n} ")
@@ -138,8 +140,8 @@ def resume(saver: Any, thread: str) -> None:
     saver.put_writes(found.config, [(RESUME, ["yes"]), ("a", "yes")], "task")
 
 
-def main(url: str, options: str, what: str) -> None:
-    {"kill": kill, "many": many, "race": race}[what](Processes(url, options))
+def main(url: str, options: str, what: str, part: str) -> None:
+    {"kill": kill, "many": many, "race": race}[what](Processes(url, options), int(part))
 
 
 if __name__ == "__main__":

@@ -17,10 +17,14 @@ from stepvault.checkpointers._ops import expiry, remains
 from stepvault.checkpointers._ops.doc_marks import SPACES
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.spaces import space
-from tests.contract.matrix import Database, RedisClusterDatabase, SqliteDatabase, matrix
+from tests.contract.matrix import Database, RedisClusterDatabase, RedisDatabase, SqliteDatabase, matrix
 from tests.faults.sweeping import MARKER
 
+SOON = 0.05 / 60  # minutes after its deadline at which a thread goes by itself: before the first sweep comes
+
 SETTINGS = [param for param in matrix(("sync",)) if param.values[0][0] is not RedisClusterDatabase]
+REDIS = [param for param in SETTINGS if issubclass(param.values[0][0], RedisDatabase)]
+redis = pytest.mark.parametrize("database", REDIS, indirect=True)
 everywhere = pytest.mark.parametrize("database", SETTINGS, indirect=True)
 
 
@@ -34,9 +38,9 @@ def url_of(database: Database) -> str:
     return f"sqlite:///{database.url}" if isinstance(database, SqliteDatabase) else database.url
 
 
-def told(database: Database, what: str, **ttl: Any) -> list[Any]:
+def told(database: Database, what: str, part: int = 1, **ttl: Any) -> list[Any]:
     options = json.dumps({**database.options, "ttl": ttl})
-    words = [sys.executable, "-m", "tests.faults.sweeping", url_of(database), options, what]
+    words = [sys.executable, "-m", "tests.faults.sweeping", url_of(database), options, what, str(part)]
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, timeout=300)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -56,9 +60,22 @@ def left(vault: Vault, name: str = expiry.SPACE) -> int:
 
 @everywhere
 async def test_a_sweep_that_is_killed_is_taken_up_by_the_next(database: Database, alone: None) -> None:
-    killed = [tenant for tenant, status in told(database, "kill", pin_interrupted=False) if status]
-    assert len(killed) >= 12
-    with opened(database, "", pin_interrupted=False) as whole:
+    _kill(database, pin_interrupted=False)
+
+
+@redis
+@pytest.mark.parametrize("part", [8, pytest.param(1, marks=pytest.mark.soak)])
+async def test_a_sweep_that_is_killed_among_threads_that_went_by_themselves(
+    part: int, database: Database, alone: None
+) -> None:
+    _kill(database, part, pin_interrupted=False, native_grace_minutes=SOON)
+    assert b"stepvault:led:" not in database.content()
+
+
+def _kill(database: Database, part: int = 1, **ttl: Any) -> None:
+    killed = [tenant for tenant, status in told(database, "kill", part, **ttl) if status]
+    assert len(killed) >= 12 // part
+    with opened(database, "", **ttl) as whole:
         whole.sweep()
         for tenant in killed:
             vault = whole.for_tenant(tenant)
@@ -81,10 +98,23 @@ async def test_many_sweep_at_once_and_each_thread_goes_once(database: Database) 
 
 @everywhere
 async def test_whoever_meets_a_sweep_finds_whole_threads_or_none(database: Database, alone: None) -> None:
-    (met,) = told(database, "race")
-    assert met["stored"] > 100
-    assert met["resumed"] == 2
-    with opened(database, "race") as vault:
+    _race(database)
+
+
+@redis
+@pytest.mark.parametrize("part", [5, pytest.param(1, marks=pytest.mark.soak)])
+async def test_whoever_meets_threads_that_go_by_themselves_finds_whole_ones(
+    part: int, database: Database, alone: None
+) -> None:
+    _race(database, part, native_grace_minutes=1e-6)
+    assert b"stepvault:led:" not in database.content()
+
+
+def _race(database: Database, part: int = 1, **ttl: Any) -> None:
+    (met,) = told(database, "race", part, **ttl)
+    assert met["stored"] > 100 // part
+    assert met["resumed"] == max(1, 2 // part)
+    with opened(database, "race", **ttl) as vault:
         while left(vault):
             vault.sweep()
             time.sleep(0.02)

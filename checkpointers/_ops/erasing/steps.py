@@ -226,8 +226,9 @@ def _delete_page(
             others.append((key, thread))
         if not isinstance(thread, ThreadRow):
             gone.append(key)
+    left = yield from keeping.clear(scope, [key for key, thread in others if thread is None], led_by=mark)
     items += yield from eraser.items.delete_scopes(gone)
-    counts = Counter(threads=len(keys) - len(others), checkpoints=checkpoints, items=items)
+    counts = Counter(threads=left + len(keys) - len(others), checkpoints=checkpoints, items=items)
     for key, row in others:
         counts.update((yield from _delete_thread(scope, eraser, current, mark, key, row)))
     return counts

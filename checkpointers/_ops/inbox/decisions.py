@@ -16,7 +16,7 @@ from stepvault._core.serde.scrubbing import ERASED
 from stepvault.checkpointers._ops.context import Address, Scope, thread_of
 from stepvault.checkpointers._ops.expiry import touched
 from stepvault.checkpointers._ops.guarded import encoder_for, guard_for, settle, state_of, store
-from stepvault.checkpointers._ops.inbox import index
+from stepvault.checkpointers._ops.inbox import index, keeping
 from stepvault.checkpointers._ops.inbox.entries import (
     CLOSED,
     WAITING,
@@ -119,6 +119,8 @@ def rename_deciders(scope: Scope, mark: bytes) -> Op[int]:
         for one in found:
             yield from _change(scope, one, partial(_without, pseudonym(mark)), lambda entry: None)
         count += len(found)
+        threads = dict.fromkeys(ormsgpack.unpackb(doc.body)[0] for doc in docs)
+        yield from keeping.clear(scope, [ThreadKey(scope.tenant, thread) for thread in threads])
         yield from drop_docs(scope, DECIDERS, [doc.key for doc in docs])
         if len(docs) < DECISIONS:
             return count

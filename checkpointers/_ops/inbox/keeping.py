@@ -9,8 +9,9 @@ from typing import NamedTuple
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import Deleted, Elements, Guard, Note, ThreadRow
-from stepvault.checkpointers._ops import effect_hints, reads, subjects
+from stepvault.checkpointers._ops import effect_hints, reads, remains, subjects
 from stepvault.checkpointers._ops.context import Scope, thread_of
+from stepvault.checkpointers._ops.expiry import db_now
 from stepvault.checkpointers._ops.inbox import index
 from stepvault.checkpointers._ops.inbox.entries import CLOSED, WAITING, Entry, entry_of, notes_of
 
@@ -33,7 +34,26 @@ def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None, *, led_by: by
     if removed is None:
         return None
     yield from _forget(scope, [(key, removed)], led_by)
+    if removed.uid is None:
+        yield from clear(scope, [key])
     return removed.checkpoints
+
+
+def clear(scope: Scope, keys: Sequence[ThreadKey], *, led_by: bytes = b"") -> Op[int]:
+    """Remove what is left of threads that went by themselves; how many there were.
+
+    Of their memory what they can have written: more may have come since, for the next thread of that id.
+    """
+    found = yield from scope.core.dialect.remains(keys)
+    left = [(key, row) for key, row in zip(keys, found, strict=True) if row is not None]
+    if left:
+        name = scope.core.random(12)
+        yield from remains.note(scope, name, [key for key, _ in left], (yield from db_now(scope.core)))
+        yield from delete_all(scope, left, led_by=led_by, memory=False)
+        for key, row in left:
+            yield from reads.forget_before(scope, key, int(row.extents))
+        yield from remains.done(scope, name)
+    return len(left)
 
 
 class Removed(NamedTuple):
@@ -43,13 +63,15 @@ class Removed(NamedTuple):
     items: int
 
 
-def delete_all(scope: Scope, threads: Sequence[tuple[ThreadKey, ThreadRow]], *, led_by: bytes = b"") -> Op[Removed]:
+def delete_all(
+    scope: Scope, threads: Sequence[tuple[ThreadKey, ThreadRow]], *, led_by: bytes = b"", memory: bool = True
+) -> Op[Removed]:
     """Remove threads that still stand as they were read, as `delete` does."""
     if not threads:
         return Removed([], 0)
     found = yield from scope.core.dialect.delete_all(threads)
     gone = [(key, removed) for (key, _), removed in zip(threads, found, strict=True) if removed is not None]
-    items = yield from _forget(scope, gone, led_by)
+    items = yield from _forget(scope, gone, led_by, memory=memory)
     return Removed([None if removed is None else removed.checkpoints for removed in found], items)
 
 
@@ -62,7 +84,7 @@ def delete_of(
     return found, (yield from _forget(scope, gone, person))
 
 
-def _forget(scope: Scope, gone: Sequence[tuple[ThreadKey, Deleted]], led_by: bytes) -> Op[int]:
+def _forget(scope: Scope, gone: Sequence[tuple[ThreadKey, Deleted]], led_by: bytes, *, memory: bool = True) -> Op[int]:
     """Drop whatever leads to threads that are gone, and their memory; how many items that were."""
     traces: set[bytes] = set()
     effects: list[tuple[ThreadKey, bytes]] = []
@@ -82,6 +104,8 @@ def _forget(scope: Scope, gone: Sequence[tuple[ThreadKey, Deleted]], led_by: byt
     yield from index.drop_traces(scope, traces)
     yield from effect_hints.drop_hints_of(scope, effects)
     yield from subjects.forget(scope, people)
+    if not memory:
+        return 0
     return (yield from reads.forget_all(scope, [(key, removed.notes) for key, removed in gone]))
 
 

@@ -16,7 +16,7 @@ local function removed(h, m, keys) -- m: u, y, n, i, R of it
   for k, key in ipairs(keys) do
     notes[2 * k - 1], notes[2 * k] = key, redis.call('HGET', h, 'N' .. struct.pack('>I2', #key) .. key)
   end
-  local reply = { m[2] and 0 or tonumber(m[3]), m[4], m[2] and '' or m[1], notes }
+  local reply = { m[2] and 0 or tonumber(m[3]), m[4], m[2] and '' or m[1], notes, redis.call('HEXISTS', h, 'k') }
   for k = 1, tonumber(m[5] or 0) do reply[#reply + 1] = redis.call('HGET', h, 'R' .. k) end
   gone[#gone + 1] = h
   return reply

@@ -1,7 +1,8 @@
--- A thread is one hash: KEYS[1], the only key of a script that uses this.
+-- A thread is one hash: KEYS[1], the only key of a script that uses this, unless it says more.
 -- Header fields: v format, u uid, r revision, e revision of the last removal, x writer's state, id tenant and thread,
 -- i score in the thread index, t created, m written last, n checkpoints; y: provisional, counts as absent;
--- f: fence of a sweeper; z: until when writers wait, and for whom; g, G: pages of a reservation, of abandoned ones.
+-- f: fence of a sweeper; z: until when writers wait, and for whom; g, G: pages of a reservation, of abandoned ones;
+-- k: see list.
 local h = KEYS[1]
 local FORMAT = '1'
 

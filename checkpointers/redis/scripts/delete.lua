@@ -1,7 +1,7 @@
 -- uses: removal
 -- writes
--- Removes threads, each if it stands at a revision ('' any). Of each: checkpoints, index score, uid, notes and runs as
--- they were; nothing if it stays.
+-- Removes threads, or lists of what led to one, each if it stands at a revision ('' any). Of each: checkpoints, index
+-- score, uid, notes, whether it may have a list, and runs as they were; nothing if it stays.
 local out = {}
 for k, h in ipairs(KEYS) do
   local m = redis.call('HMGET', h, 'u', 'y', 'n', 'i', 'R', 'r', 'NI')

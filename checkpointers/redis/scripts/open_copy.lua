@@ -1,4 +1,4 @@
--- uses: thread write
+-- uses: thread list write
 -- writes
 -- Begins a copy: a provisional thread that counts as absent and goes by itself. After the guard: milliseconds to live.
 -- Its mark tells it from a reservation, which becomes real with the next write.

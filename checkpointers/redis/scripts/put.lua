@@ -1,4 +1,4 @@
--- uses: thread write index insert
+-- uses: thread list write index insert
 -- writes
 -- Stores a checkpoint. After the guard: namespace, id, bucket, created_at or '', record, notes, rows.
 local refusal = refused()
@@ -13,5 +13,6 @@ if redis.call('HSET', h, 'c' .. name, stamped) == 1 and not add_to_index(id, ns,
   loosen(id, ns) -- it was packed: its writes stay, its record is the new one
   redis.call('HSET', h, 'c' .. name, stamped)
 end
-add_rows(add_notes(FIRST + 5))
+add_rows(note(h, FIRST + 5))
+last(FIRST + 5)
 return { 'OK', score }

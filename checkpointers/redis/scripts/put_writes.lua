@@ -1,4 +1,4 @@
--- uses: thread write index
+-- uses: thread list write index
 -- writes
 -- Stores writes of tasks. After the guard: namespace, checkpoint, created_at or '', '1' to replace any row, count, then
 -- per row task, k, body; notes, rows. The first ordinary row of a task stays, the last special one wins. Says whether
@@ -43,5 +43,6 @@ if count > 0 then
   end
   redis.call('HSET', h, 'w' .. name, writes)
 end
-add_rows(add_notes(at))
+add_rows(note(h, at))
+last(at)
 return { 'OK', score, fresh }

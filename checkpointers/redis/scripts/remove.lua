@@ -1,4 +1,4 @@
--- uses: thread write index
+-- uses: thread list write index
 -- writes
 -- Removes a bounded part of a thread. After the guard: checkpoints (count, then id, namespace, bucket in order), writes
 -- (count, then namespace, checkpoint, task, k), element rows (count, numbers), and rows in their place.
@@ -109,4 +109,5 @@ for a = at + 1, at + 4 * tonumber(ARGV[at]), 4 do remove_write(ARGV[a], ARGV[a +
 at = at + 1 + 4 * tonumber(ARGV[at])
 for a = at + 1, at + tonumber(ARGV[at]) do redis.call('HDEL', h, 'b' .. ARGV[a]) end
 add_rows(at + 1 + tonumber(ARGV[at]))
+last()
 return { 'OK' }

@@ -15,6 +15,7 @@ from stepvault._core.manifest import Extents
 from stepvault.errors import TruncatedError
 
 FOREVER = -1
+_EXPIRES_AT = 9  # its place in a packed state
 
 
 class Lease(NamedTuple):
@@ -131,6 +132,20 @@ class State:
         """The subjects alone, for who looks at many threads."""
         parts = ormsgpack.unpackb(bytes(packed))
         return tuple(parts[4] or ()) if len(parts) > 4 else ()
+
+    @staticmethod
+    def goes_of(packed: bytes, grace: int) -> int | None:
+        """When a thread may go without a sweep: a grace (milliseconds) after its deadline, or the end of its lease.
+
+        None: it has no deadline. 0: not as it stands, as it waits for a human.
+        """
+        parts = ormsgpack.unpackb(packed)
+        if len(parts) <= _EXPIRES_AT or not parts[_EXPIRES_AT]:
+            return None
+        if parts[2]:
+            return 0
+        lease = Lease(*parts[3]).until if parts[3] else 0
+        return int(max(parts[_EXPIRES_AT], lease)) + grace
 
     def with_extents(self, extents: Extents) -> State:
         return self.moved(extents, self.head, self.run_head, self.since_trim, self.compacted)

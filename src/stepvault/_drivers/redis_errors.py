@@ -22,11 +22,11 @@ _UNAVAILABLE: dict[tuple[type | str, ...], str] = {
     (exceptions.BusyLoadingError, "LOADING"): "is still loading its data; retry shortly",
     (exceptions.MasterDownError, "MASTERDOWN"): "is a replica that lost its primary; retry, or connect to the primary",
     (exceptions.ClusterDownError, "CLUSTERDOWN"): "reports the cluster as down; retry when every slot is served",
-    (exceptions.TryAgainError, "TRYAGAIN"): "is moving this slot to another node; retry",
     ("BUSY ",): "is busy with a script of somebody else; retry",
     ("NOREPLICAS",): "has too few replicas in reach for min-replicas-to-write; nothing was stored, retry",
     ("MISCONF",): "refuses writes because its last snapshot failed; see its log",
 }
+_PARTED = (exceptions.TryAgainError, "TRYAGAIN", "TTL exhausted")  # the last is redis-py's after some attempts
 _REFUSED: dict[tuple[type | str, ...], str] = {
     (exceptions.NoPermissionError, "NOPERM"): "does not permit a command this saver needs; docs/redis.md has the list",
     (exceptions.AuthenticationError, exceptions.AuthorizationError, "NOAUTH", "WRONGPASS"): (
@@ -56,6 +56,10 @@ def _error(exc: Exception, where: str, key: bytes | None) -> Exception:
     for kinds, meaning in _UNAVAILABLE.items():
         if _is(exc, text, *kinds):
             return StorageUnavailableError(f"{where} {meaning}.")
+    if _is(exc, text, *_PARTED):
+        error = StorageUnavailableError(f"{where} is moving this slot to another node; retry.")
+        error.parted = True
+        return error
     if isinstance(exc, exceptions.TimeoutError | TimeoutError):
         return StorageUnavailableError(f"{where} did not answer in time; retry, or raise socket_timeout.")
     if isinstance(exc, exceptions.ConnectionError | OSError | EOFError | exceptions.RedisClusterException):

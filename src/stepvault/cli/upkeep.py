@@ -100,7 +100,9 @@ def doctor(context: typer.Context) -> None:
         except metadata.PackageNotFoundError:
             report[name] = "not installed"
     try:
-        report["threads on the first page"] = len(cli.open_vault(context).threads(limit=50))
+        vault = cli.open_vault(context)
+        report["threads on the first page"] = len(vault.threads(limit=50))
+        report["warnings"] = list(vault.health().warnings)
         report["database"] = "answers"
     except StepvaultError as exc:
         report["database"] = f"{type(exc).__name__}: {explained(exc)}"

@@ -248,14 +248,15 @@ def test_permissions_and_passwords(valkey_server: Any, client: redis.Redis) -> N
 
 
 NEEDED = (
-    "+evalsha +eval +hmget +hget +hset +hdel +hexists +hstrlen +hkeys +hincrby +hscan +exists +unlink +persist "
-    "+pexpire +time +zadd +zrem +zremrangebylex +zscore +zmscore +zrevrangebyscore +zrangebylex +scan +ping +info"
+    "+evalsha +eval +hmget +hget +hset +hdel +hexists +hstrlen +hkeys +hincrby +hscan +exists +unlink "
+    "+persist +pexpire +pexpireat +time "
+    "+zadd +zrem +zremrangebylex +zscore +zmscore +zrevrangebyscore +zrangebylex +scan +ping +info"
 )
 
 
 async def test_the_documented_commands_are_enough(valkey_server: Any, client: redis.Redis, caplog: Any) -> None:
     client.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~stepvault:*", *NEEDED.split())
-    with RedisSaver(valkey_server.url.replace("redis://", "redis://app:pw@")) as saver:
+    with RedisSaver(valkey_server.url.replace("redis://", "redis://app:pw@"), ttl={"default_ttl": 60}) as saver:
         saver.setup()
         assert "maxmemory-policy" in caplog.text
         put(saver, "t", 1, metadata={"run_id": "r"}, items=[f"{n}" * 300 for n in range(4000)])
@@ -302,10 +303,23 @@ def test_eviction_policies(caplog: Any) -> None:
         with RedisSaver(server.url, allow_eviction=True) as saver:
             saver.setup()
         assert "allkeys-lru" in caplog.text
+        server.command("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+        with Vault.open(server.url) as vault:
+            (warning,) = vault.health().warnings
+            assert "native_grace" not in warning
+        with Vault.open(server.url, ttl={"default_ttl": 60}) as vault:
+            vault.setup()
+            assert "native_grace_minutes" in caplog.text
+            (warning,) = vault.health().warnings
+            assert "native_grace_minutes" in warning
+        server.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        with Vault.open(server.url) as vault:
+            assert vault.health().warnings == ()
 
 
-def test_slot_migration(redis_cluster: RedisCluster) -> None:
-    with RedisSaver(redis_cluster.url) as saver, redis.RedisCluster.from_url(redis_cluster.url) as client:
+@pytest.mark.parametrize("ttl", [None, {"default_ttl": 60}])
+def test_slot_migration(ttl: Any, redis_cluster: RedisCluster) -> None:
+    with RedisSaver(redis_cluster.url, ttl=ttl) as saver, redis.RedisCluster.from_url(redis_cluster.url) as client:
         put(saver, "t", 1, items=[1])
         (key,) = [key for node in redis_cluster.nodes for key in node.command("KEYS", "stepvault:ck:*")]
         slot = client.keyslot(key)
@@ -316,10 +330,13 @@ def test_slot_migration(redis_cluster: RedisCluster) -> None:
         source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
         put(saver, "t", 2, items=[1, 2])
         source.command("MIGRATE", target.host, target.port, key, 0, 5000)
-        put(saver, "t", 3, items=[1, 2, 3])
+        put(saver, "t", 3, items=[1, 2, 3])  # what led to a thread with a deadline still is on the other node
+        for left in source.command("KEYS", "stepvault:led:*"):
+            source.command("MIGRATE", target.host, target.port, left, 0, 5000)
         for node in (target, source):
             node.command("CLUSTER", "SETSLOT", slot, "NODE", target_id)
         put(saver, "t", 4, items=[1, 2, 3, 4])
+        assert (target.command("PTTL", key) > 0) == (ttl is not None)
         assert len(ids(saver, "t")) == 4
         saver.delete_thread("t")
         for node in (target, source):  # as it was
