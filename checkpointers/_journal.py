@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stepvault._core.ids import text_of
 from stepvault.errors import ErasureError
 
 logger = logging.getLogger("stepvault")
@@ -43,6 +44,10 @@ class Journal:
                 f"The journal {self._path} cannot be written: {exc.strerror}. No data was deleted; once it can be "
                 "written, resume() goes on with erasures that had begun."
             ) from exc
+
+    def tenants(self) -> list[str]:
+        """Every tenant somebody of whom was erased."""
+        return list(dict.fromkeys(text_of(bytes.fromhex(line["tenant"])) for line in self.lines()))
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Every line.

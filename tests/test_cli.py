@@ -216,6 +216,17 @@ def test_the_journal_and_who_comes_back(url: str, tmp_path: Path) -> None:
     assert read("erase", "reconcile", "--journal", journal, url=url) == []
 
 
+def test_a_journal_is_replayed_for_every_tenant(tmp_path: Path) -> None:
+    journal, (before, restored) = str(tmp_path / "journal"), (f"sqlite:///{tmp_path}/{n}.db" for n in range(2))
+    for url in (before, restored):
+        with Vault.open(url) as vault:
+            put(vault.for_tenant("acme"), "hers", user_id="ann")
+    told("--tenant", "acme", "erase", "run", "ann", "--yes", "--journal", journal, url=before)
+    assert read("--tenant", "another", "erase", "reconcile", "--journal", journal, url=restored) == []
+    (done,) = read("erase", "reconcile", "--journal", journal, url=restored)
+    assert done["counts"] == {"threads": 1, "checkpoints": 1}
+
+
 def test_signing_keys_are_rotated(url: str) -> None:
     first = read("erase", "keys", url=url)
     both = read("erase", "keys", "--rotate", url=url)

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from stepvault.checkpointers._journal import Journal as LastingJournal
 from stepvault.cli import context as cli
 from stepvault.cli.wording import explained
 from stepvault.erasure import ErasureRequest, verify_receipt
@@ -177,12 +178,13 @@ def reconcile(
     receipts: Receipts = None,
     personal: Personal = None,
 ) -> None:
-    """After a restore: erase again whom the journal says to be erased."""
+    """After a restore: erase again whom the journal says to be erased (of every tenant, unless --tenant names one)."""
     if not Path(journal).exists():
         raise ConfigurationError("There is no such journal; without it, who was erased is not known.")
-    erasure = cli.open_vault(context, journal=journal, personal_fields=_fields(personal)).erasure
+    vault = cli.open_vault(context, journal=journal, personal_fields=_fields(personal))
     _make(receipts)
-    done = erasure.reconcile()
+    others = [] if cli.settings_of(context).tenant else filter(None, LastingJournal(journal).tenants())
+    done = [one for view in (vault, *map(vault.for_tenant, others)) for one in view.erasure.reconcile()]
     cli.show(context, done, ("id", "state", "counts"))
     _keep(done, receipts)
 
