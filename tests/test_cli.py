@@ -225,6 +225,13 @@ def test_a_journal_is_replayed_for_every_tenant(tmp_path: Path) -> None:
     assert read("--tenant", "another", "erase", "reconcile", "--journal", journal, url=restored) == []
     (done,) = read("erase", "reconcile", "--journal", journal, url=restored)
     assert done["counts"] == {"threads": 1, "checkpoints": 1}
+    with Vault.open(restored) as vault:
+        acme = vault.for_tenant("acme")
+        put(acme, "his", user_id="bob")
+        with pytest.raises(ZeroDivisionError):
+            acme.erasure.erase("bob", progress=lambda request: 1 // (request.state == "received"))
+    (done,) = read("erase", "resume", url=restored)
+    assert done["state"] == "receipted"
 
 
 def test_signing_keys_are_rotated(url: str) -> None:

@@ -16,12 +16,14 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from stepvault._core.ids import text_of
 from stepvault.checkpointers._journal import Journal as LastingJournal
 from stepvault.cli import context as cli
 from stepvault.cli.wording import explained
 from stepvault.erasure import ErasureRequest, verify_receipt
 from stepvault.errors import ConfigurationError, StepvaultError
 from stepvault.receipts import verify_receipts
+from stepvault.vault import Vault
 
 app = typer.Typer(no_args_is_help=True, help="Forget a person, with proof.")
 
@@ -154,6 +156,16 @@ def status(context: typer.Context, request_id: str) -> None:
     cli.show_one(context, cli.open_vault(context).erasure.status(request_id))
 
 
+def _views(context: typer.Context, vault: Vault, journal: str | None) -> list[Vault]:
+    """The vault, and every tenant's that has threads or is in the journal, unless one tenant is named."""
+    if cli.settings_of(context).tenant:
+        return [vault]
+    saver = vault.checkpointer
+    stored = {text_of(tenant) for tenant in saver._run(saver._core.dialect.tenants())}
+    names = stored.union(LastingJournal(journal).tenants() if journal else ())
+    return [vault, *(vault.for_tenant(name) for name in sorted(names - {""}))]
+
+
 @app.command()
 def resume(
     context: typer.Context,
@@ -162,11 +174,11 @@ def resume(
     personal: Personal = None,
     vacuum: Vacuum = False,
 ) -> None:
-    """Bring every unfinished erasure to its end, and try open purge steps again."""
-    erasure = cli.open_vault(context, journal=journal, personal_fields=_fields(personal), vacuum=vacuum).erasure
+    """Bring every unfinished erasure to its end, and retry purge steps (of every tenant, unless --tenant names one)."""
+    vault = cli.open_vault(context, journal=journal, personal_fields=_fields(personal), vacuum=vacuum)
     _make(receipts)
     with cli.working("erasing"):
-        done = erasure.resume()
+        done = [one for view in _views(context, vault, journal) for one in view.erasure.resume()]
     cli.show(context, done, ("id", "state", "counts"))
     _keep(done, receipts)
 
@@ -183,8 +195,7 @@ def reconcile(
         raise ConfigurationError("There is no such journal; without it, who was erased is not known.")
     vault = cli.open_vault(context, journal=journal, personal_fields=_fields(personal))
     _make(receipts)
-    others = [] if cli.settings_of(context).tenant else filter(None, LastingJournal(journal).tenants())
-    done = [one for view in (vault, *map(vault.for_tenant, others)) for one in view.erasure.reconcile()]
+    done = [one for view in _views(context, vault, journal) for one in view.erasure.reconcile()]
     cli.show(context, done, ("id", "state", "counts"))
     _keep(done, receipts)
 
