@@ -267,6 +267,15 @@ def matrix(modes: Sequence[str] = MODES) -> list[Any]:
     ]
 
 
+def everywhere(*, cluster: Sequence[Any] = ()) -> list[Any]:
+    """One parameter for each backend, for what other processes do to it; `cluster`: marks of that one."""
+    found = [param for param in matrix(("sync",)) if param.values[0][0] is not RedisClusterDatabase]
+    if RedisClusterDatabase.name in WANTED:
+        marks = [pytest.mark.xdist_group(RedisClusterDatabase.name), *cluster]
+        found.append(pytest.param((RedisClusterDatabase, "sync"), id=RedisClusterDatabase.name, marks=marks))
+    return found
+
+
 @pytest.fixture
 def sqlite_file(tmp_path: Any) -> str:
     return str(tmp_path / "stepvault.db")

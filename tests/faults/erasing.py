@@ -54,7 +54,8 @@ def fill(vault: Vault) -> None:
     store.put((*store.thread_scope("bob"), "notes"), "k", {"text": "his"})
     store.put(("users", "bob"), "k", {"text": "his"})
     store.put(("users", "ann-2"), "k", {"text": "hers"})
-    store.put((*store.thread_scope("ann 1"), "notes"), "k", {"text": MARKER})
+    for thread in ("ann 1", "both"):
+        store.put((*store.thread_scope(thread), "notes"), "k", {"text": MARKER})
     store.put(("users", "ann"), "k", {"text": MARKER})
     store.put(("ann", "notes"), "k", {"text": MARKER})
 

@@ -15,24 +15,31 @@ from stepvault import Vault
 from stepvault.checkpointers._ops.effect_hints import SPACE as EFFECTS
 from stepvault.checkpointers._ops.erasing import requests
 from stepvault.checkpointers._ops.inbox.index import of_subject
+from stepvault.checkpointers._ops.people import LINKS
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import DECIDERS, SUBJECTS, token
 from stepvault.erasure import STATES
+from stepvault.errors import SubjectErasedError
 from stepvault.receipts import verify_receipts
-from tests.contract.matrix import KEYRING, Database, RedisClusterDatabase, SqliteDatabase, matrix
+from tests.contract.matrix import KEYRING, Database, RedisClusterDatabase, SqliteDatabase, everywhere
 from tests.faults.erasing import MARKER
+from tests.faults.linking import IDS
 
-SETTINGS = [param for param in matrix(("sync",)) if param.values[0][0] is not RedisClusterDatabase]
-SOAK = pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])
+SOAK = [pytest.mark.soak, pytest.mark.timeout(3600)]
+SETTINGS = [
+    pytest.param(param.values[0], sealed, kills, id=f"{param.id}-{'sealed' if sealed else 'plain'}-{kills}",
+                 marks=[*param.marks, *(SOAK if kills >= 200 else [pytest.mark.timeout(600)])])
+    for param in everywhere()
+    for sealed in (False, True)
+    for kills in ((4, 200) if param.values[0][0] is not RedisClusterDatabase else (2, 200) if sealed else (200,))
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("database", SETTINGS, indirect=True)
-@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
-@pytest.mark.parametrize("kills", [pytest.param(4, marks=pytest.mark.timeout(600)), SOAK])
+@pytest.mark.parametrize(("database", "sealed", "kills"), SETTINGS, indirect=["database"])
 async def test_an_erasure_that_is_killed_ends_once(
     database: Database, sealed: bool, kills: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    url = f"sqlite:///{database.url}" if isinstance(database, SqliteDatabase) else database.url
+    url = url_of(database)
     options: dict[str, Any] = {**database.options}
     if sealed:
         options["keys_url"] = f"sqlite:///{tmp_path / 'keys.db'}"
@@ -81,6 +88,40 @@ def check(vault: Vault, tenant: str) -> None:
     if scope.core.keys is not None:
         assert [key for key in vault.keys.of("ann") if key.wrapped_by is not None] == [], tenant
     check_receipts(vault, tenant)
+
+
+ROUNDS = [2, pytest.param(60, marks=SOAK)]
+
+
+@pytest.mark.parametrize("database", everywhere(cluster=SOAK), indirect=True)
+@pytest.mark.parametrize("rounds", ROUNDS)
+async def test_two_ids_of_one_person_are_erased_at_once(database: Database, rounds: int) -> None:
+    words = [sys.executable, "-m", "tests.faults.linking", url_of(database), json.dumps(database.options), str(rounds)]
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, timeout=3500)
+    assert len(done.stdout.split()) == rounds
+    with Vault.open(url_of(database), **database.options) as whole:
+        for tenant in done.stdout.split():
+            vault = whole.for_tenant(tenant)
+            check_together(vault, tenant)
+            linked = len(vault.checkpointer._run(requests.finished(vault.checkpointer._scope)))
+            assert linked == 1 or int(tenant) % 2, "one erasure of one person, if it was known to be one"
+
+
+def check_together(vault: Vault, tenant: str) -> None:
+    """Nothing is left of either id, nor that they belonged together."""
+    run, scope = vault.checkpointer._run, vault.checkpointer._scope
+    assert {thread.thread_id: thread.subjects for thread in vault.threads()} == {"shared": ("bob",)}, tenant
+    assert vault.store.search(()) == [], tenant
+    assert run(scope.core.dialect.docs(space(scope, LINKS), b"", b"", 10)) == [], tenant
+    for subject in IDS:
+        assert run(scope.core.dialect.docs(space(scope, SUBJECTS), token(scope, subject), b"", 10)) == [], tenant
+        with pytest.raises(SubjectErasedError):
+            vault.store.put(("users", subject), "k", {})
+    check_receipts(vault, tenant)
+
+
+def url_of(database: Database) -> str:
+    return f"sqlite:///{database.url}" if isinstance(database, SqliteDatabase) else database.url
 
 
 def check_receipts(vault: Vault, tenant: str) -> None:

@@ -13,12 +13,12 @@ from stepvault import Vault
 from stepvault._core.plan import Op
 from stepvault.stores._ops.namespaces import ns_key
 from tests.contract.building import checkpoint, config
-from tests.contract.matrix import KEYRING, Database, SqliteDatabase, matrix
+from tests.contract.matrix import KEYRING, Database, SqliteDatabase, everywhere
 from tests.faults.scheduler import captured
 
 _SOAK = pytest.param(range(25), id="soak", marks=pytest.mark.soak)
 
-pytestmark = pytest.mark.parametrize("database", matrix(("sync",)), indirect=True)
+pytestmark = pytest.mark.parametrize("database", everywhere(cluster=[pytest.mark.soak]), indirect=True)
 
 
 @pytest.fixture(params=["sealed", pytest.param("plain", marks=pytest.mark.soak)])

@@ -22,7 +22,11 @@ SIZES = [
 
 @pytest.mark.parametrize(("sizes", "page"), SIZES)
 async def test_five_times_the_threads_take_no_more_memory(
-    async_database: Database, sizes: tuple[int, int], page: int | None, monkeypatch: pytest.MonkeyPatch
+    async_database: Database,
+    sizes: tuple[int, int],
+    page: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     if page is not None:
         monkeypatch.setattr(steps, "_THREADS", page)
@@ -33,6 +37,9 @@ async def test_five_times_the_threads_take_no_more_memory(
 
     few, many = [await peak(saver, count) for count in sizes]
 
+    if page is None:
+        with capsys.disabled():
+            print(f"\n{async_database.name}: {few / 1e6:.2f} MB for {sizes[0]}, {many / 1e6:.2f} MB for {sizes[1]}")
     assert many < 1.25 * few + 50_000
 
 
