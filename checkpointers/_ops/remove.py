@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -92,6 +92,8 @@ def shrink(
             yield from holding.end()
         else:
             done = yield from _unless_busy(once)
+        if done is None:
+            return
         if isinstance(done, bytes):  # nothing would stay: the thread goes, if it still is at this revision
             done = (yield from keeping.delete(scope, key, done)) is not None
         if done:
@@ -100,14 +102,14 @@ def shrink(
     raise ConflictError(f"Thread {text_of(key.thread)!r} is written by others without pause; repeat later.")
 
 
-def _unless_busy(once: Op[bool | bytes]) -> Op[bool | bytes]:
+def _unless_busy(once: Op[bool | bytes | None]) -> Op[bool | bytes | None]:
     try:
         return (yield from once)
     except ConflictError:  # it did not hold still for a moment
         return False
 
 
-def _locked(scope: Scope, key: ThreadKey, once: Op[bool | bytes]) -> Op[bool | bytes]:
+def _locked(scope: Scope, key: ThreadKey, once: Op[bool | bytes | None]) -> Op[bool | bytes | None]:
     yield from scope.core.dialect.lock(key)
     return (yield from once)
 
@@ -119,8 +121,8 @@ def _shrink_once(
     holder: bytes,
     tagged_may_go: bool,
     undoing: bool,
-) -> Op[bool | bytes]:
-    """Whether it is done; the thread's revision if everything goes."""
+) -> Op[bool | bytes | None]:
+    """Whether it is done; None: there was nothing to do; the thread's revision if everything goes."""
     dialect = scope.core.dialect
     skeleton = yield from dialect.skeleton(key)
     if skeleton is None:
@@ -131,7 +133,7 @@ def _shrink_once(
     alive = live(skeleton, chosen)
     dead, mixed = _sort_chunks(skeleton, alive)
     if not (chosen.checkpoints or chosen.writes or dead or mixed):
-        return True
+        return None
     elements: dict[int, bytes] = {}
     if mixed:
         for chunk in (yield from dialect.chunks(skeleton.thread, mixed)).chunks:
@@ -163,21 +165,25 @@ def _head(skeleton: Skeleton, chosen: Removal) -> bytes | None:
 
 def live(skeleton: Skeleton, chosen: Removal) -> set[int]:
     """Numbers of the elements that the remaining rows need."""
-    gone, gone_writes = set(chosen.checkpoints), set(chosen.writes)
+    gone = {*chosen.checkpoints, *chosen.writes}
     alive: set[int] = set()
-    for row in skeleton.checkpoints:
-        if (row.ns, row.id) not in gone:
-            _add(alive, decode_record(unpack(row.body)).runs())
-    for write in skeleton.writes:
-        if (write.ns, write.checkpoint, write.task, write.k) not in gone_writes:
-            for part in decode_writes(unpack(write.body)).writes:
-                _add(alive, runs_in(part.form))
+    for runs in {tuple(runs) for row, runs in needs(skeleton).items() if row not in gone}:
+        for first, count in runs:
+            alive.update(range(first, first + count))
     return alive
 
 
-def _add(alive: set[int], runs: Iterable[tuple[int, int]]) -> None:
-    for first, count in runs:
-        alive.update(range(first, first + count))
+def needs(skeleton: Skeleton) -> dict[tuple[Any, ...], list[tuple[int, int]]]:
+    """The elements that each checkpoint and each write needs, as runs of numbers; read once."""
+    if skeleton.needs is None:
+        found: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+        for row in skeleton.checkpoints:
+            found[row.ns, row.id] = list(decode_record(unpack(row.body)).runs())
+        for write in skeleton.writes:
+            parts = decode_writes(unpack(write.body)).writes
+            found[write.ns, write.checkpoint, write.task, write.k] = [run for one in parts for run in runs_in(one.form)]
+        skeleton.needs = found
+    return skeleton.needs
 
 
 def _sort_chunks(skeleton: Skeleton, alive: set[int]) -> tuple[list[int], list[int]]:

@@ -7,6 +7,7 @@ sweep looks at every thread. What always stays: see `Retention`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import INTERRUPT, TASKS
@@ -52,10 +53,11 @@ def trim(scope: Scope, key: ThreadKey, retention: Retention, *, dry_run: bool = 
     found = (yield from thread_of(scope, key)) if retention.keep_tagged else None
     tagged = set((yield from tagging.tagged(scope, found)).values()) if found is not None else set()
     now = yield from scope.core.dialect.now()
-    done = Trimmed(0, 0)
+    done, looked_at = Trimmed(0, 0), 0
 
     def choose(thread: Skeleton) -> Removal:
-        nonlocal done
+        nonlocal done, looked_at
+        looked_at = len(thread.checkpoints)
         removal = too_much(scope, thread, retention, tagged, now)
         done = Trimmed(len(removal.checkpoints), freed(thread, removal))
         return removal
@@ -66,6 +68,10 @@ def trim(scope: Scope, key: ThreadKey, retention: Retention, *, dry_run: bool = 
             choose(skeleton)
         return done
     yield from shrink(scope, key, choose, tagged_may_go=not retention.keep_tagged)
+    view = scope.core.knowledge.of(key).view
+    if view is not None and not done.checkpoints:  # the next write stores it: not worth one of its own
+        often = slack(retention)
+        view.state = replace(view.state, since_trim=often - max(often, looked_at // _SLACK))
     return done
 
 

@@ -5,13 +5,10 @@ Elements are weighed without being read: each by its share of the row that it is
 
 from __future__ import annotations
 
-from stepvault._core.codec import unpack
-from stepvault._core.record import decode_record, decode_writes
 from stepvault._core.rows import Removal, Skeleton
-from stepvault._core.values import runs_in
-from stepvault.checkpointers._ops.remove import Row, live
+from stepvault.checkpointers._ops.remove import Row, live, needs
 
-Runs = list[tuple[int, int]]  # first number, count
+Run = tuple[int, int]  # first number, count
 
 
 class Scales:
@@ -19,18 +16,20 @@ class Scales:
 
     def __init__(self, thread: Skeleton) -> None:
         self._own = own_sizes(thread)
-        self._runs = _runs_of(thread)
         self._shares = _shares(thread)
-        self._taken: set[int] = set()
+        self._runs: dict[Row, set[Run]] = {}
+        for (ns, checkpoint, *_), runs in needs(thread).items():
+            self._runs.setdefault((ns, checkpoint), set()).update(runs)
+        self._seen: set[Run] = set()
 
     def add(self, row: Row) -> float:
         """The bytes that this row takes beside those that were added before."""
-        fresh: set[int] = set()
-        for first, count in self._runs.get(row, ()):
-            fresh.update(range(first, first + count))
-        fresh -= self._taken
-        self._taken |= fresh
-        return self._own.get(row, 0) + sum(self._shares.get(number, 0) for number in fresh)
+        taken = 0.0
+        for run in self._runs.get(row, set()) - self._seen:  # mostly, rows share whole runs
+            self._seen.add(run)
+            for number in range(run[0], run[0] + run[1]):
+                taken += self._shares.pop(number, 0)
+        return self._own.get(row, 0) + taken
 
 
 def freed(thread: Skeleton, removal: Removal) -> int:
@@ -47,18 +46,6 @@ def own_sizes(thread: Skeleton) -> dict[Row, int]:
         at = (write.ns, write.checkpoint)
         sizes[at] = sizes.get(at, 0) + len(write.body)
     return sizes
-
-
-def _runs_of(thread: Skeleton) -> dict[Row, Runs]:
-    """The elements that each checkpoint and its writes need."""
-    runs: dict[Row, Runs] = {
-        (row.ns, row.id): list(decode_record(unpack(row.body)).runs()) for row in thread.checkpoints
-    }
-    for write in thread.writes:
-        mine = runs.setdefault((write.ns, write.checkpoint), [])
-        for part in decode_writes(unpack(write.body)).writes:
-            mine += runs_in(part.form)
-    return runs
 
 
 def _shares(thread: Skeleton) -> dict[int, float]:

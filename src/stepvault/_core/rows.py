@@ -155,6 +155,7 @@ class Skeleton:
     checkpoints: list[CheckpointRow]
     writes: list[WriteRow]
     chunks: list[tuple[int, int, int]]  # number, count, bytes
+    needs: dict[tuple[Any, ...], list[tuple[int, int]]] | None = None  # elements of each row, once asked for
 
 
 @dataclass(frozen=True, slots=True)

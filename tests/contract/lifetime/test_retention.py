@@ -56,6 +56,20 @@ async def test_writing_keeps_a_thread_short_by_itself(database: Database) -> Non
     assert len(await ids(saver, config())) <= 4 + 8
 
 
+async def test_a_thread_that_may_stay_is_looked_at_now_and_then(database: Database) -> None:
+    saver = await database.saver(retention={"max_age": 60})
+    dialect = getattr(saver, "saver", saver)._core.dialect
+    real, looks = dialect.skeleton, []
+
+    def skeleton(key: Any) -> Any:
+        looks.append(key)
+        return (yield from real(key))
+
+    dialect.skeleton = skeleton
+    await chain(saver, 60)
+    assert 4 <= len(looks) <= 8
+
+
 async def test_tagged_checkpoints_stay(database: Database) -> None:
     saver = await database.saver(retention={"keep_last": 1})
     stored = await chain(saver, 5)
