@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,9 +12,15 @@ from langgraph.store.base import BaseStore
 from stepvault._core.ids import text_of
 from stepvault._core.people import checked_patterns
 from stepvault._core.plan import Op
+from stepvault.checkpointers._erasing_options import (
+    check_file,
+    checked_fields,
+    checked_hooks,
+    checked_issuer,
+    checked_reason,
+)
 from stepvault.checkpointers._journal import Journal
 from stepvault.checkpointers._ops.erasing import exporting, planning, receipts, requests, returning, steps
-from stepvault.checkpointers._ops.erasing.anonymising import Fields
 from stepvault.checkpointers._ops.erasing.items import Items
 from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.erasing.steps import Eraser
@@ -61,18 +66,15 @@ class Erasure:
         personal_fields: Iterable[str] | Mapping[str, Any] = (),
         vacuum: bool = False,
     ) -> None:
-        for name, hook in (hooks or {}).items():
-            if inspect.iscoroutinefunction(hook):  # nobody would await it, and the receipt would say that it was told
-                raise ConfigurationError(f"The hook {name!r} is a coroutine function; pass a plain one.")
         self._saver = saver
         self._journal = Journal(journal) if journal is not None else None
         self._eraser = Eraser(
             Items(store, checked_patterns(subject_patterns)),
             self._journal.append if self._journal is not None else None,
-            issuer,
-            hooks or {},
+            checked_issuer(issuer),
+            checked_hooks(hooks),
             progress=self._tell,
-            fields=_fields(personal_fields),
+            fields=checked_fields(personal_fields),
             vacuum=vacuum,
         )
 
@@ -178,6 +180,8 @@ class Erasure:
     def _telling(self, progress: Callable[[ErasureRequest], None] | None) -> Eraser:
         if progress is None:
             return self._eraser
+        if not callable(progress):
+            raise ConfigurationError(f"progress must be a function of the request, not {type(progress).__name__}.")
 
         def told(request: Request) -> None:
             self._tell(request)
@@ -287,11 +291,11 @@ class Erasure:
 
     def hold(self, subject: str, reason: str) -> None:
         """Hold a person's data against erasure."""
-        self._saver._run(planning.hold(self._saver._scope, subject, _reason(reason)))
+        self._saver._run(planning.hold(self._saver._scope, subject, checked_reason(reason)))
 
     async def ahold(self, subject: str, reason: str) -> None:
         """Async version of `hold`."""
-        await self._saver._arun(planning.hold(self._saver._scope, subject, _reason(reason)))
+        await self._saver._arun(planning.hold(self._saver._scope, subject, checked_reason(reason)))
 
     def release(self, subject: str) -> None:
         """Lift a hold. Idempotent."""
@@ -342,6 +346,7 @@ class Erasure:
         threads are included and say so. Values that JSON does not know are written as their `repr`. What cannot be
         read is named in lines of the kind `incomplete`.
         """
+        check_file(file)
         at: exporting.Progress | None
         at, ids = self._saver._run(exporting.begin(self._saver._scope, subject))
         count = 0
@@ -356,6 +361,7 @@ class Erasure:
 
     async def aexport(self, subject: str, file: IO[str]) -> int:
         """Async version of `export`."""
+        check_file(file)
         at: exporting.Progress | None
         at, ids = await self._saver._arun(exporting.begin(self._saver._scope, subject))
         count = 0
@@ -379,19 +385,6 @@ class Erasure:
     def _journaled(self) -> list[dict[str, Any]]:
         tenant = self._saver._scope.tenant.hex()
         return [line for line in (self._journal.lines() if self._journal else ()) if line["tenant"] == tenant]
-
-
-def _reason(given: Any) -> str:
-    if not isinstance(given, str) or not given:
-        raise ConfigurationError(f"hold() takes the reason in words, not {given!r}; release() lifts a hold.")
-    return given
-
-
-def _fields(declared: Iterable[str] | Mapping[str, Any]) -> Fields:
-    named = declared if isinstance(declared, Mapping) else dict.fromkeys(declared)
-    if isinstance(declared, str) or not all(isinstance(name, str) and all(name.split(".")) for name in named):
-        raise ConfigurationError(f'personal_fields are names such as ["email", "customer.name"], not {declared!r}.')
-    return Fields({tuple(name.split(".")): value for name, value in named.items()})
 
 
 def _write(lines: list[dict[str, Any]], file: IO[str]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stepvault._core.ids import text_of
-from stepvault.errors import ErasureError
+from stepvault.errors import ConfigurationError, ErasureError
 
 logger = logging.getLogger("stepvault")
 
@@ -22,6 +22,8 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, (str, os.PathLike)):
+            raise ConfigurationError(f"journal is the path of a file, not {type(path).__name__}.")
         self._path = Path(path)
 
     def append(self, line: dict[str, Any]) -> None:

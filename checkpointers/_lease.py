@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import RunnableConfig
 
+from stepvault._core.ids import check_text
 from stepvault._core.numbers import check_seconds
 from stepvault._core.plan import Op
 from stepvault.checkpointers._ops import leasing, permits
@@ -35,6 +36,8 @@ class ThreadLease:
 
     def __init__(self, saver: BaseSaver, thread_id: str, ttl: float, expect_interrupt: str | None) -> None:
         check_seconds("ttl", ttl, above=True)
+        if expect_interrupt is not None:
+            check_text("expect_interrupt", expect_interrupt)
         self._saver = saver
         self._ttl = ttl
         self._expect = expect_interrupt

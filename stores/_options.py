@@ -128,6 +128,7 @@ def index_settings(index: Mapping[str, Any] | None) -> IndexSettings | None:
     """
     if not index:
         return None
+    _check_dict("index", index)
     unknown = sorted(key for key in index.keys() - _INDEX_KEYS if not key.startswith("__"))
     if unknown:
         raise ConfigurationError(f"Unknown index key {unknown[0]!r}; known are {', '.join(sorted(_INDEX_KEYS))}.")
@@ -150,6 +151,11 @@ def index_settings(index: Mapping[str, Any] | None) -> IndexSettings | None:
         model_of(embed, index.get("model")),
         plain=bool(index.get("plaintext_vectors")),
     )
+
+
+def _check_dict(name: str, given: Any) -> None:
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(f"{name} must be a dict, see docs/stores.md, not {type(given).__name__}.")
 
 
 def paths(fields: Any) -> list[Path]:
@@ -179,6 +185,7 @@ def ttl_settings(ttl: Mapping[str, Any] | None) -> TTLConfig | None:
     """
     if ttl is None:
         return None
+    _check_dict("ttl", ttl)
     unknown = sorted(ttl.keys() - _TTL_KEYS)
     if unknown:
         raise ConfigurationError(f"Unknown ttl key {unknown[0]!r}; known are {', '.join(sorted(_TTL_KEYS))}.")

@@ -266,6 +266,6 @@ def checked_tags(tags: Any) -> tuple[str, ...]:
     Raises:
         ConfigurationError: They are no list of str.
     """
-    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+    if isinstance(tags, str) or not isinstance(tags, Iterable) or not all(isinstance(tag, str) for tag in tags):
         raise ConfigurationError("tags are a list of str.")
     return tuple(dict.fromkeys(tags))
