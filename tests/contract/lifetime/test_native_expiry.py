@@ -24,6 +24,8 @@ from tests.contract.lifetime.test_nothing_left import FACTS, MORTAL, THREAD, Sta
 from tests.contract.matrix import KEYRING, AsAsync, Database, RedisDatabase, matrix, opened
 
 REDIS = [param for param in matrix() if issubclass(param.values[0][0], RedisDatabase)]
+# In every mode, sealed and on a cluster by default too: nothing else shows that two keys go together there.
+EVERY = [pytest.param(*param.values, id=param.id.replace("-", "_"), marks=param.marks) for param in REDIS]
 TTL = {"default_ttl": 10, "native_grace_minutes": 5}
 MINUTE = 60_000
 KEYSTORE = (Keys("stepvault").space(marker.MARKER_SPACE), Keys("stepvault").space(store.SPACE))
@@ -77,6 +79,7 @@ async def asked(saver: Any, at: RunnableConfig) -> RunnableConfig:
     return stored
 
 
+@pytest.mark.parametrize("redis_database", EVERY, indirect=True)
 async def test_it_goes_a_grace_after_its_deadline_unless_it_is_pinned(redis_database: Any) -> None:
     saver = await redis_database.saver(ttl=TTL)
     stored = await asked(saver, config())
@@ -202,6 +205,7 @@ async def lived(vault: Vault) -> None:
     await vault.checkpointer.atag((await app.aget_state(AT)).config, "tag-77ac")
 
 
+@pytest.mark.parametrize("vault", [param for param in EVERY if param.id.endswith("_async")], indirect=True)
 async def test_no_key_of_it_is_left_after_one_sweep(vault: tuple[Vault, Any]) -> None:
     opened, database = vault
     for name in ("other", "gone"):
@@ -302,7 +306,7 @@ async def test_a_run_that_loaded_it_stores_nothing(vault: tuple[Vault, Any]) -> 
     assert _each(database, "ck") == []
 
 
-@pytest.mark.parametrize("redis_database", REDIS[:1], indirect=True)
+@pytest.mark.parametrize("redis_database", [param for param in REDIS if param.id == "redis-async"], indirect=True)
 async def test_sealing_leaves_nothing_of_it_in_clear(redis_database: Any) -> None:
     options = {k: v for k, v in redis_database.options.items() if k != "keyring"}
     async with Vault.open(redis_database.url, ttl=TTL, **options) as plain:
@@ -310,6 +314,8 @@ async def test_sealing_leaves_nothing_of_it_in_clear(redis_database: Any) -> Non
         await plain.store.aput((*plain.store.thread_scope(THREAD), "notes"), "own", {"text": "memory-77ac"})
         await put(plain.checkpointer, {"a": 1}, at=config("lives", user_id="bob"))
         let_go(redis_database, 2)
+        with pytest.raises(ConfigurationError, match="unsealed"):  # what led to them is not
+            await redis_database.raw(keyring=KEYRING)
         await put(plain.checkpointer, {"a": 1}, at=config("lives", user_id="bob"))
     async with Vault.open(redis_database.url, ttl=TTL, keyring=KEYRING, **options) as vault:
         await vault.aseal(settle=0)

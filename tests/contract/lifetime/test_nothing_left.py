@@ -60,7 +60,7 @@ def _rows(database: Any) -> dict[str, Any]:
 
 def stays(name: str) -> bool:
     """The number of the last event, what words are kept in, and of sealed data the tombstones of keys."""
-    counter = (r"(b'inbox\x00', b'\x00',", r": b'\x00\xff\x00")
+    counter = (r"(b'inbox\x00', b'\x00',", r": b'\x00\xff\x00", r': b"\x00\xff\x00')
     return any(
         part in name
         for part in (*counter, "stepvault_text_data: (1,", "stepvault_text_data: (10,", "stepvault_doc: (b'keys',")
