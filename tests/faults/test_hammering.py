@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.contract.building import config
-from tests.contract.matrix import Database, SqliteDatabase, matrix
+from tests.contract.matrix import Database, SqliteDatabase, everywhere
 from tests.faults.worlds import dangling, everything
 
 
-@pytest.mark.parametrize("database", matrix(("sync",)), indirect=True)
+@pytest.mark.parametrize("database", everywhere(cluster=[pytest.mark.soak]), indirect=True)
 @pytest.mark.parametrize("rounds", [60, pytest.param(3000, marks=[pytest.mark.soak, pytest.mark.timeout(3000)])])
 async def test_two_processes_put_prune_delete_and_copy(database: Database, rounds: int) -> None:
     raw = await database.raw()

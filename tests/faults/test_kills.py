@@ -12,13 +12,13 @@ import pytest
 
 from stepvault.checkpointers.sqlite import SqliteSaver
 from stepvault.errors import ConflictError
-from tests.contract.matrix import Database, SqliteDatabase, matrix
+from tests.contract.matrix import Database, SqliteDatabase, everywhere
 from tests.faults.workload import KINDS, work
 from tests.faults.worlds import dangling, everything
 
 SETTINGS = [
     pytest.param(param.values[0], kind, id=f"{param.id}-{kind}", marks=param.marks)
-    for param in matrix(("sync",))
+    for param in everywhere(cluster=[pytest.mark.soak])
     for kind in (KINDS if param.values[0][0] is SqliteDatabase else ("before", "after"))
 ]
 
