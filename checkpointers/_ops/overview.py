@@ -9,6 +9,7 @@ from typing import Any
 from stepvault._core.ids import id_of, text_of
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.numbers import check_count
+from stepvault._core.paging import Page
 from stepvault._core.plan import Op
 from stepvault._core.rows import ThreadSummary
 from stepvault._core.state import State
@@ -47,17 +48,14 @@ class ThreadInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadPage:
+class ThreadPage(Page[ThreadInfo]):
     """Threads, newest first, and where the next page starts (None: there is none)."""
 
     threads: list[ThreadInfo]
     cursor: str | None
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter(self.threads)
-
-    def __len__(self) -> int:
-        return len(self.threads)
+    def _rows(self) -> list[ThreadInfo]:
+        return self.threads
 
 
 def threads(scope: Scope, subject: str | None, limit: int, cursor: str | None) -> Op[ThreadPage]:

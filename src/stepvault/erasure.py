@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
+from stepvault._core.paging import Page
 from stepvault._core.people import subject_key
 from stepvault.errors import ConfigurationError, MissingDependencyError, VerifyFailedError
 
@@ -78,17 +79,14 @@ class SubjectInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class SubjectPage:
+class SubjectPage(Page[SubjectInfo]):
     """People, and where the next page starts (None: there is none)."""
 
     subjects: list[SubjectInfo]
     cursor: str | None
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter(self.subjects)
-
-    def __len__(self) -> int:
-        return len(self.subjects)
+    def _rows(self) -> list[SubjectInfo]:
+        return self.subjects
 
 
 @dataclass(frozen=True, slots=True)

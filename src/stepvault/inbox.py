@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from langchain_core.runnables import RunnableConfig
 from pydantic_core import to_jsonable_python
 
+from stepvault._core.paging import Page
+
 if TYPE_CHECKING:
     from langgraph.types import Command
 
@@ -95,20 +97,14 @@ class PendingInterrupt:
 
 
 @dataclass(frozen=True, slots=True)
-class InboxPage:
+class InboxPage(Page[PendingInterrupt]):
     """Interrupts, oldest first, and where the next page starts (None: there is none)."""
 
     interrupts: list[PendingInterrupt]
     cursor: str | None
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter(self.interrupts)
-
-    def __len__(self) -> int:
-        return len(self.interrupts)
-
-    def __getitem__(self, at: int) -> PendingInterrupt:
-        return self.interrupts[at]
+    def _rows(self) -> list[PendingInterrupt]:
+        return self.interrupts
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +116,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangePage:
+class ChangePage(Page[Change]):
     """Changes in the order in which they were made, and the cursor to go on from, now or later."""
 
     changes: list[Change]
     cursor: str
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter(self.changes)
-
-    def __len__(self) -> int:
-        return len(self.changes)
+    def _rows(self) -> list[Change]:
+        return self.changes
