@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
@@ -19,6 +20,7 @@ CountTokens: TypeAlias = Callable[[list[Any]], int]
 
 PROVENANCE = "stepvault_compaction"  # in the `response_metadata` of a summary, which no provider is sent
 _ROLES = {"user": "human", "assistant": "ai", "developer": "system"}
+_KINDS = (*_ROLES, "human", "ai", "system", "tool", "function", "chat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class Compaction:
         check_count("keep_messages", self.keep_messages, least=0)
         if isinstance(self.keep_types, (str, type)):
             raise ConfigurationError('keep_types is a sequence such as ("system",).')
+        for kind in self.keep_types:
+            _check_kind(kind)
         for name in ("summarise", "count_tokens"):
             given = getattr(self, name)
             if given is not None and not callable(given):
@@ -108,6 +112,17 @@ class Compaction:
         wanted = {_ROLES.get(name, name) for name in self.keep_types if isinstance(name, str)}
         classes = tuple(cls for cls in self.keep_types if isinstance(cls, type))
         return kind in wanted or (bool(classes) and isinstance(message, classes))
+
+
+def _check_kind(kind: Any) -> None:
+    """Refuse what is a slip: what it was to keep would go."""
+    if not isinstance(kind, (str, type)):
+        raise ConfigurationError(f"keep_types holds names and classes of messages, not {kind!r}.")
+    near = [] if isinstance(kind, type) or kind in _KINDS else get_close_matches(kind, _KINDS, 1, 0.8)
+    if near:
+        raise ConfigurationError(
+            f"keep_types holds {kind!r}; did you mean {near[0]!r}? If it is a type of your own, give its class."
+        )
 
 
 @dataclass(slots=True)

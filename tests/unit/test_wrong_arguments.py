@@ -201,3 +201,9 @@ def test_what_stands_around_a_receipt_is_no_receipt(vault: Vault) -> None:
     with pytest.raises(ConfigurationError, match="salts"):
         commits_to(issued["receipt"], issued["salts"][0], "ann")
     assert commits_to(issued["receipt"], issued["salts"], "ann")
+
+
+@pytest.mark.parametrize("kind", ["sytem", "humans", "toool", None, 3])
+def test_kinds_of_messages_to_keep_are_no_slips(vault: Vault, kind: Any) -> None:
+    with pytest.raises(ConfigurationError, match="keep_types holds"):
+        vault.compact_thread("t", keep_messages=1, keep_types=("system", kind))
