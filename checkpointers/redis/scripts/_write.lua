@@ -125,7 +125,6 @@ end
 local function listed_now(from, goes) -- whether the thread has a list that knows of this write
   local score, stays = ARGV[1] == '1' and ARGV[7] or m[8], string.format('%.0f', math.max(goes, stamp))
   if m[11] ~= '1' or ARGV[1] == '1' then return goes > stamp and l and list_all(ARGV[2], score, stays) end
-  if not ran and (not from or ARGV[from] == '0') then return true end
   if redis.call('HGET', l, 'u') ~= ARGV[2] then return list_all(ARGV[2], score, stays) end -- it was lost
   if from then note(l, from, leads) end
   if ran then redis.call('HSET', l, unpack(ran)) end
