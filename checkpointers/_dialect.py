@@ -30,7 +30,8 @@ from stepvault._core.rows import (
 )
 from stepvault.erasure import PurgeStep
 
-LISTED = (b"expiry", b"sweeps", b"pins")  # names of spaces that a sweep of every tenant looks into
+SWEPT = (b"expiry", b"sweeps", b"pins")  # names of spaces that a sweep of every tenant looks into
+LISTED = (*SWEPT, b"erasures")  # those whose tenants every backend can tell
 
 
 class Dialect(Protocol):

@@ -228,10 +228,11 @@ def test_a_journal_is_replayed_for_every_tenant(tmp_path: Path) -> None:
     with Vault.open(restored) as vault:
         acme = vault.for_tenant("acme")
         put(acme, "his", user_id="bob")
-        with pytest.raises(ZeroDivisionError):
-            acme.erasure.erase("bob", progress=lambda request: 1 // (request.state == "received"))
-    (done,) = read("erase", "resume", url=restored)
-    assert done["state"] == "receipted"
+        for name, reached in (("bob", "tombstoned"), ("nobody", "deleted")):
+            with pytest.raises(ZeroDivisionError):
+                acme.erasure.erase(name, progress=lambda request, reached=reached: 1 // (request.state != reached))
+        acme.checkpointer.delete_thread("his")  # so the tenant has no thread any more
+    assert [done["state"] for done in read("erase", "resume", url=restored)] == ["receipted"] * 2
 
 
 def test_signing_keys_are_rotated(url: str) -> None:

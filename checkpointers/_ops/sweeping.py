@@ -13,7 +13,7 @@ from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import Doc, ThreadRow
 from stepvault._core.state import State
-from stepvault.checkpointers._dialect import LISTED
+from stepvault.checkpointers._dialect import SWEPT
 from stepvault.checkpointers._ops import reads, remains, retention
 from stepvault.checkpointers._ops.context import Address, Scope
 from stepvault.checkpointers._ops.expiry import MINUTE, SPACE, db_now, is_held, watching
@@ -80,7 +80,7 @@ def swept(scope: Scope) -> Op[list[Scope]]:
     if scope.tenant:
         return [scope]
     found: set[bytes] = {scope.tenant}
-    for name in LISTED:
+    for name in SWEPT:
         found.update((yield from scope.core.dialect.tenants_with(name)))
     at = int.from_bytes(scope.core.random(4), "big") % len(found)
     ordered = sorted(found)

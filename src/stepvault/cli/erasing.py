@@ -18,6 +18,7 @@ from rich.markup import escape
 
 from stepvault._core.ids import text_of
 from stepvault.checkpointers._journal import Journal as LastingJournal
+from stepvault.checkpointers._ops.erasing import requests
 from stepvault.cli import context as cli
 from stepvault.cli.wording import explained
 from stepvault.erasure import ErasureRequest, verify_receipt
@@ -157,12 +158,14 @@ def status(context: typer.Context, request_id: str) -> None:
 
 
 def _views(context: typer.Context, vault: Vault, journal: str | None) -> list[Vault]:
-    """The vault, and every tenant's that has threads or is in the journal, unless one tenant is named."""
+    """The vault, and every tenant's that has threads, erasures or lines in the journal, unless one tenant is named."""
     if cli.settings_of(context).tenant:
         return [vault]
     saver = vault.checkpointer
-    stored = {text_of(tenant) for tenant in saver._run(saver._core.dialect.tenants())}
-    names = stored.union(LastingJournal(journal).tenants() if journal else ())
+    dialect = saver._core.dialect
+    # Of a tenant whose last threads an erasure has removed, only the erasure is left.
+    stored = saver._run(dialect.tenants()) + saver._run(dialect.tenants_with(requests.SPACE.encode()))
+    names = {*map(text_of, stored), *(LastingJournal(journal).tenants() if journal else ())}
     return [vault, *(vault.for_tenant(name) for name in sorted(names - {""}))]
 
 

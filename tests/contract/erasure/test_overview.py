@@ -10,6 +10,7 @@ import pytest
 
 from stepvault import Vault
 from stepvault.checkpointers._ops import expiry, sweeping
+from stepvault.checkpointers._ops.erasing import requests
 from stepvault.errors import ConfigurationError
 from tests.contract.building import config, put
 from tests.contract.erasure.test_vault import SETTINGS
@@ -70,6 +71,17 @@ async def test_what_is_overdue_is_counted_once_and_of_every_tenant(
         assert (await vault.asweep(dry_run=True)).threads == 3
         assert (await vault.asweep()).threads == 3
         assert (await vault.ahealth()).overdue == 0
+
+
+@pytest.mark.parametrize("database", SETTINGS, indirect=True)
+async def test_an_erasure_leads_to_its_tenant_where_no_thread_does(database: Database) -> None:
+    async with opened(database) as vault:
+        acme = vault.for_tenant("acme")
+        await put(acme.checkpointer, {"a": 1}, at=config("a", user_id="ann"))
+        await acme.erasure.aerase("ann")
+        saver, tenant = vault.checkpointer, acme.checkpointer._scope.tenant
+        assert saver._run(saver._core.dialect.tenants()) == []
+        assert saver._run(saver._core.dialect.tenants_with(requests.SPACE.encode())) == [tenant]
 
 
 def test_a_database_that_is_down_is_told_not_raised() -> None:
