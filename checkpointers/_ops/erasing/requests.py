@@ -129,7 +129,7 @@ def _marked(scope: Scope, prefix: bytes) -> Op[list[str]]:
         after = docs[-1].key
 
 
-def change(scope: Scope, request_id: str, alter: Callable[[Request], Request]) -> Op[Request]:
+def change(scope: Scope, request_id: str, alter: Callable[[Request], Request], *, durable: bool = True) -> Op[Request]:
     """Change a request as it now is; its marks follow its state in the same step."""
     while True:
         docs = yield from scope.core.dialect.get_docs(space(scope, SPACE), [_REQUEST + request_id.encode()])
@@ -147,7 +147,7 @@ def change(scope: Scope, request_id: str, alter: Callable[[Request], Request]) -
             left = any(step.retryable and not step.done for step in request.steps)
             mark = _UNPURGED + request.id.encode()
             changes.append(DocChange(mark, request.id.encode() if left else None, version if left else b""))
-        if (yield from scope.core.dialect.write_docs(space(scope, SPACE), changes, durable=True)):
+        if (yield from scope.core.dialect.write_docs(space(scope, SPACE), changes, durable=durable)):
             return request
 
 

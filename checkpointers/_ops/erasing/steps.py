@@ -204,7 +204,7 @@ def _count(scope: Scope, eraser: Eraser, current: Request, more: Mapping[str, in
         return replace(present, counts=counts)
 
     if any(more.values()):
-        eraser.progress((yield from requests.change(scope, current.id, alter)))
+        eraser.progress((yield from requests.change(scope, current.id, alter, durable=False)))
 
 
 def _delete_page(
