@@ -30,14 +30,14 @@ def bring(source: Vault, target: Vault) -> None:
         SubjectErasedError: Somebody whose data is to be copied was erased there.
     """
     origin, saver = source.checkpointer, target.checkpointer
-    names, linked, holds = _names(source), list[list[str]](), dict[str, str]()
+    names, linked, holds = _names(source), set[tuple[str, ...]](), dict[str, str]()
     while part := list(islice(names, _PAGE)):
         links, held = origin._run(_known(origin._scope, part))
-        linked += links
+        linked.update(links)
         holds |= held
         everybody = {*part, *(name for link in links for name in link)}
         saver._run(_refuse_erased(saver._scope, everybody))
-    for link in linked:
+    for link in sorted(linked):
         saver._run(people.link(saver._scope, link))
     for name, reason in holds.items():
         saver._run(planning.hold(saver._scope, name, reason))
@@ -65,10 +65,10 @@ def _refuse_erased(scope: Scope, names: Iterable[str]) -> Op[None]:
         )
 
 
-def _known(scope: Scope, names: list[str]) -> Op[tuple[list[list[str]], dict[str, str]]]:
+def _known(scope: Scope, names: list[str]) -> Op[tuple[list[tuple[str, ...]], dict[str, str]]]:
     """Ids that belong together, and the reasons of holds."""
     marks = {subjects.token(scope, name): name for name in names}
     links = yield from scope.core.dialect.get_docs(space(scope, people.LINKS), list(marks))
     holds = yield from scope.core.dialect.get_docs(space(scope, planning.HOLDS), list(marks))
     reasons = {marks[doc.key]: str(ormsgpack.unpackb(doc.body)) for doc in holds}
-    return [scope.native.loads(doc.body) for doc in links], reasons
+    return [tuple(scope.native.loads(doc.body)) for doc in links], reasons

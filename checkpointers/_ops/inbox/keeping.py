@@ -49,9 +49,9 @@ def clear(scope: Scope, keys: Sequence[ThreadKey], *, led_by: bytes = b"") -> Op
     if left:
         name = scope.core.random(12)
         yield from remains.note(scope, name, [key for key, _ in left], (yield from db_now(scope.core)))
-        yield from delete_all(scope, left, led_by=led_by, memory=False)
-        for key, row in left:
+        for key, row in left:  # before what tells of them goes: a new thread of the id may follow at once
             yield from reads.forget_before(scope, key, int(row.extents))
+        yield from delete_all(scope, left, led_by=led_by, memory=False)
         yield from remains.done(scope, name)
     return len(left)
 
