@@ -166,11 +166,11 @@ def _head(skeleton: Skeleton, chosen: Removal) -> bytes | None:
 def live(skeleton: Skeleton, chosen: Removal) -> set[int]:
     """Numbers of the elements that the remaining rows need."""
     gone = {*chosen.checkpoints, *chosen.writes}
-    alive: set[int] = set()
-    for runs in {tuple(runs) for row, runs in needs(skeleton).items() if row not in gone}:
-        for first, count in runs:
-            alive.update(range(first, first + count))
-    return alive
+    ends: dict[int, int] = {}  # of runs, by where they begin: those of a list that grows begin alike
+    for row, runs in needs(skeleton).items():
+        for first, count in runs if row not in gone else ():
+            ends[first] = max(first + count, ends.get(first, 0))
+    return {number for first, end in ends.items() for number in range(first, end)}
 
 
 def needs(skeleton: Skeleton) -> dict[tuple[Any, ...], list[tuple[int, int]]]:

@@ -133,7 +133,9 @@ def left_behind(scope: Scope, thread: Skeleton, keep: set[Row], tagged: set[Row]
     A subgraph with a memory of its own keeps one namespace (`node`), which is a history like the root's.
     """
     rows = {(row.ns, row.id): row for row in thread.checkpoints}
-    heads = {ns: max(id for at, id in rows if at == ns) for ns in {ns for ns, _ in rows}}
+    heads: dict[bytes, bytes] = {}
+    for ns, checkpoint in rows:
+        heads[ns] = max(checkpoint, heads.get(ns, b""))
     lost: set[Row] = set()
     for at, row in sorted(rows.items(), key=lambda item: item[0][0].count(b"|")):
         above, _, own = row.ns.rpartition(b"|")

@@ -20,15 +20,16 @@ class Scales:
         self._runs: dict[Row, set[Run]] = {}
         for (ns, checkpoint, *_), runs in needs(thread).items():
             self._runs.setdefault((ns, checkpoint), set()).update(runs)
-        self._seen: set[Run] = set()
+        self._ends: dict[int, int] = {}  # of runs, by where they begin: those of a list that grows begin alike
 
     def add(self, row: Row) -> float:
         """The bytes that this row takes beside those that were added before."""
         taken = 0.0
-        for run in self._runs.get(row, set()) - self._seen:  # mostly, rows share whole runs
-            self._seen.add(run)
-            for number in range(run[0], run[0] + run[1]):
+        for first, count in self._runs.get(row, ()):
+            start, end = self._ends.get(first, first), first + count
+            for number in range(start, end):
                 taken += self._shares.pop(number, 0)
+            self._ends[first] = max(start, end)
         return self._own.get(row, 0) + taken
 
 
