@@ -125,10 +125,15 @@ end
 local function listed_now(from, goes) -- whether the thread has a list that knows of this write
   local score, stays = ARGV[1] == '1' and ARGV[7] or m[8], string.format('%.0f', math.max(goes, stamp))
   if m[11] ~= '1' or ARGV[1] == '1' then return goes > stamp and l and list_all(ARGV[2], score, stays) end
-  if redis.call('HGET', l, 'u') ~= ARGV[2] then return list_all(ARGV[2], score, stays) end -- it was lost
+  local lost
+  if goes > stamp then
+    lost = redis.call('HSET', l, 'x', stays) == 1
+  else
+    lost = redis.call('EXISTS', l) == 0
+  end
+  if lost then return list_all(ARGV[2], score, stays) end
   if from then note(l, from, leads) end
   if ran then redis.call('HSET', l, unpack(ran)) end
-  if goes > stamp then redis.call('HSET', l, 'x', stays) end
   return true
 end
 
