@@ -28,7 +28,7 @@ def test_no_item_is_lost_or_shown(request: pytest.FixtureRequest, tmp_path: Any,
     at = str(tmp_path / "app.db") if name == "sqlite" else request.getfixturevalue(f"{name}_url")
     url = f"sqlite:///{at}" if name == "sqlite" else at
     seed = os.environ.get("STEPVAULT_TEST_SEED", "7")
-    argv = [sys.executable, "-m", "tests.faults.sealing_items", url, str(kills), seed, *(["0.2"] if kills < 10 else [])]
+    argv = [sys.executable, "-m", "tests.faults.sealing_items", url, str(kills), seed]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=3500, cwd=CHECKOUT)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= kills

@@ -33,8 +33,7 @@ class Sealed(Database):
         yield b""
 
     def unprepared(self, **options: Any) -> Any:
-        chosen = {"keyring": KEYRING, **options}
-        return super().unprepared(**{name: value for name, value in chosen.items() if value is not None})
+        return super().unprepared(**{"keyring": KEYRING, **options})
 
 
 class SealedSqlite(Sealed, SqliteDatabase):
