@@ -97,14 +97,16 @@ ROUNDS = [2, pytest.param(60, marks=SOAK)]
 @pytest.mark.parametrize("rounds", ROUNDS)
 async def test_two_ids_of_one_person_are_erased_at_once(database: Database, rounds: int) -> None:
     words = [sys.executable, "-m", "tests.faults.linking", url_of(database), json.dumps(database.options), str(rounds)]
-    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, timeout=3500)
-    assert len(done.stdout.split()) == rounds
+    ran = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, timeout=3500)
+    assert len(ran.stdout.split()) == rounds
     with Vault.open(url_of(database), **database.options) as whole:
-        for tenant in done.stdout.split():
+        for tenant in ran.stdout.split():
             vault = whole.for_tenant(tenant)
             check_together(vault, tenant)
-            linked = len(vault.checkpointer._run(requests.finished(vault.checkpointer._scope)))
-            assert linked == 1 or int(tenant) % 2, "one erasure of one person, if it was known to be one"
+            done = vault.checkpointer._run(requests.finished(vault.checkpointer._scope))
+            first, *later = sorted(done, key=lambda request: request.tombstoned)
+            in_turn = all(one.tombstoned >= first.verified for one in later)  # the other process came to it late
+            assert in_turn or int(tenant) % 2, "one erasure of one person at a time, if it was known to be one"
 
 
 def check_together(vault: Vault, tenant: str) -> None:
