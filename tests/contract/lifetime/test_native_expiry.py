@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
 from collections.abc import AsyncIterator
 from typing import Any
@@ -20,7 +19,7 @@ from stepvault.checkpointers.redis.keys import Keys
 from stepvault.errors import ConfigurationError, ThreadGoneError
 from tests.contract.building import config, id_of, ids, listed, put
 from tests.contract.lifetime.building import docs_left, later
-from tests.contract.lifetime.test_nothing_left import FACTS, MORTAL, THREAD, State, graph, rows, stays
+from tests.contract.lifetime.test_nothing_left import FACTS, MORTAL, THREAD, State, answered, rows, stays
 from tests.contract.matrix import KEYRING, AsAsync, Database, RedisDatabase, matrix, opened
 
 REDIS = [param for param in matrix() if issubclass(param.values[0][0], RedisDatabase)]
@@ -205,14 +204,8 @@ async def test_it_goes_by_the_servers_clock(redis_database: Any) -> None:
 
 
 async def lived(vault: Vault) -> None:
-    """Asked, amended, decided, answered, in doubt of a payment, tagged, copied."""
-    app = graph(vault)
-    await app.ainvoke({"log": ["a"]}, AT)
-    (question,) = await vault.inbox.alist()
-    await vault.inbox.aamend(question.id, external_ref="reference-77ac")
-    decision = await vault.inbox.adecide(question.id, "yes", by="decider-77ac")
-    with contextlib.suppress(RuntimeError):
-        await app.ainvoke(decision.command, {"configurable": {**AT["configurable"], **decision.config["configurable"]}})
+    """Answered, with nothing that waits; tagged."""
+    app = await answered(vault)
     await vault.checkpointer.atag((await app.aget_state(AT)).config, "tag-77ac")
 
 

@@ -94,8 +94,8 @@ async def fails() -> None:
     raise RuntimeError("no answer")
 
 
-async def lived(vault: Vault) -> None:
-    """Asked, amended, decided, in doubt of a payment, asked again, tagged, copied, compared."""
+async def answered(vault: Vault) -> Any:
+    """Asked, amended, decided, in doubt of a payment; the graph."""
     app = graph(vault)
     await app.ainvoke({"log": ["a"]}, AT)
     (question,) = await vault.inbox.alist()
@@ -103,6 +103,12 @@ async def lived(vault: Vault) -> None:
     decision = await vault.inbox.adecide(question.id, "yes", by="decider-77ac")
     with contextlib.suppress(RuntimeError):
         await app.ainvoke(decision.command, {"configurable": {**AT["configurable"], **decision.config["configurable"]}})
+    return app
+
+
+async def lived(vault: Vault) -> None:
+    """Answered, asked again, tagged, copied, compared."""
+    app = await answered(vault)
     await app.ainvoke({"log": ["b"]}, AT)
     await vault.checkpointer.atag((await app.aget_state(AT)).config, "tag-77ac")
     await vault.checkpointer.acopy_thread(THREAD, "copy-77ac")
