@@ -189,8 +189,11 @@ class Dialect(Protocol):
         """Notes of many threads of one tenant by their keys, each with its thread as it stands with it."""
         ...
 
-    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
-        """Docs whose keys begin with `prefix` and are greater than `after`, in key order."""
+    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int, *, oldest: bool = False) -> Op[list[Doc]]:
+        """Docs whose keys begin with `prefix` and are greater than `after`, in key order.
+
+        With `oldest`, and where the backend can tell: of the next few thousand those that were written first.
+        """
         ...
 
     def get_docs(self, space: bytes, keys: Sequence[bytes]) -> Op[list[Doc]]:

@@ -304,8 +304,9 @@ class SealedDialect(SealedMoving):
                 opened.append((None, None))  # as good as gone: a hint to it must not break a list
         return opened
 
-    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
-        return (yield from self._opened_docs(space, (yield from self._inner.docs(space, prefix, after, limit))))
+    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int, *, oldest: bool = False) -> Op[list[Doc]]:
+        docs = yield from self._inner.docs(space, prefix, after, limit, oldest=oldest)
+        return (yield from self._opened_docs(space, docs))
 
     def get_docs(self, space: bytes, keys: Sequence[bytes]) -> Op[list[Doc]]:
         return (yield from self._opened_docs(space, (yield from self._inner.get_docs(space, keys))))

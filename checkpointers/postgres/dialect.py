@@ -51,8 +51,9 @@ class PostgresDialect(Removing):
         self._names = names
         self._schema = schema
         self._sql: dict[str, LiteralString] = {name: names.fill(text) for name, text in QUERIES.items()}
-        for name in ("head", "by_id"):
-            self._sql[name] = names.fill(self._sql[name], {"one": self._sql["one"]})
+        ends = {end: self._sql[end] for end in ("one", "rows")}
+        for name in ("head", "by_id", "delete_threads", "delete_locked"):
+            self._sql[name] = names.fill(self._sql[name], ends)
         self._composed: dict[Any, LiteralString] = {}
 
     def setup(self) -> Op[None]:
@@ -275,9 +276,9 @@ class PostgresDialect(Removing):
                 found[i - 1] = (ThreadRow(no, uid, rev, extents), body)
         return found
 
-    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
+    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int, *, oldest: bool = False) -> Op[list[Doc]]:
         limits = {"prefix": prefix, "after": after, "beyond": beyond(prefix), "limit": Int8(limit)}
-        rows = yield from self._ask("docs", space=space, **limits)
+        rows = yield from self._ask("oldest_docs" if oldest else "docs", space=space, **limits)
         return [Doc(*row) for row in rows]
 
     def get_docs(self, space: bytes, keys: Sequence[bytes]) -> Op[list[Doc]]:

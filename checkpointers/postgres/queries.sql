@@ -141,13 +141,13 @@ SELECT key, body FROM {note} WHERE t = %(no)s AND key >= %(prefix)s AND key < %(
 -- name: notes_at
 SELECT x.i, t.no, t.uid, t.rev, t.extents, n.body
 FROM unnest(%(threads)s::bytea[], %(keys)s::bytea[]) WITH ORDINALITY x(thread, key, i)
-JOIN {thread} t ON t.tenant = %(tenant)s AND t.thread = x.thread
-LEFT JOIN {note} n ON n.t = t.no AND n.key = x.key
+CROSS JOIN LATERAL (SELECT * FROM {thread} t WHERE t.tenant = %(tenant)s AND t.thread = x.thread OFFSET 0) t
+LEFT JOIN LATERAL (SELECT body FROM {note} n WHERE n.t = t.no AND n.key = x.key OFFSET 0) n ON true
 
 -- name: threads_at
 SELECT x.i, t.no, t.uid, t.rev, t.extents, NULL::bytea
 FROM unnest(%(threads)s::bytea[]) WITH ORDINALITY x(thread, i)
-JOIN {thread} t ON t.tenant = %(tenant)s AND t.thread = x.thread
+CROSS JOIN LATERAL (SELECT * FROM {thread} t WHERE t.tenant = %(tenant)s AND t.thread = x.thread OFFSET 0) t
 
 -- name: now
 SELECT {now}
@@ -171,6 +171,14 @@ SELECT DISTINCT space FROM {doc}
 -- name: docs
 SELECT key, version, body FROM {doc}
 WHERE space = %(space)s AND key >= %(prefix)s AND key > %(after)s AND key < %(beyond)s ORDER BY key LIMIT %(limit)s
+
+-- Of the first ones those that were written first: what docs lead to mostly lies in their order.
+-- name: oldest_docs
+SELECT key, version, body FROM (
+    SELECT ctid AS place, key, version, body FROM {doc}
+    WHERE space = %(space)s AND key >= %(prefix)s AND key > %(after)s AND key < %(beyond)s ORDER BY key
+    LIMIT 5 * %(limit)s) d
+ORDER BY place LIMIT %(limit)s
 
 -- name: get_docs
 SELECT key, version, body FROM {doc} WHERE space = %(space)s AND key = ANY(%(keys)s::bytea[]) ORDER BY key
@@ -311,7 +319,9 @@ WITH h AS (DELETE FROM {thread} WHERE tenant = %(tenant)s AND thread = %(thread)
     c AS (DELETE FROM {checkpoint} WHERE t = (SELECT no FROM h) RETURNING 1)
 SELECT (SELECT count(*) FROM c), h.uid, o.key, o.body FROM h LEFT JOIN o ON true ORDER BY o.key
 
--- Several at once. The rows of threads are found by number, whatever the planner believes of the tables.
+-- Several at once. Rows are found by the numbers of their threads as they are given: those the planner looks up in an
+-- index, or compares by a hash, where it would go through a list that a query makes for each row of a small table.
+
 -- name: sizes
 SELECT x.no, (SELECT count(*) FROM {checkpoint} c WHERE c.t = x.no) FROM unnest(%(numbers)s::bigint[]) x(no)
 
@@ -323,31 +333,29 @@ WHERE t.no = ANY(%(numbers)s::bigint[]) ORDER BY t.no FOR UPDATE OF t
 -- name: delete_threads
 WITH h AS (DELETE FROM {thread} t USING unnest(%(numbers)s::bigint[], %(revs)s::bytea[]) x(no, rev)
         WHERE t.no = ANY(%(numbers)s::bigint[]) AND t.no = x.no AND t.rev = x.rev RETURNING t.no, t.uid),
-    a AS (DELETE FROM {chunk} WHERE t = ANY(ARRAY(SELECT no FROM h))),
-    b AS (DELETE FROM {write} WHERE t = ANY(ARRAY(SELECT no FROM h))),
-    m AS (DELETE FROM {meta} WHERE t = ANY(ARRAY(SELECT no FROM h))),
-    o AS (DELETE FROM {note} WHERE t = ANY(ARRAY(SELECT no FROM h)) RETURNING t, key, body),
-    c AS (DELETE FROM {checkpoint} WHERE t = ANY(ARRAY(SELECT no FROM h)) RETURNING t),
-    n AS (SELECT t, count(*) AS count FROM c GROUP BY t)
-SELECT h.no, coalesce(n.count, 0), h.uid, o.key, o.body
-FROM h LEFT JOIN n ON n.t = h.no LEFT JOIN o ON o.t = h.no ORDER BY h.no, o.key
+{rows}
 
 -- Both in one transaction, with a look at the threads between the two; nothing if they have more checkpoints.
 -- name: lock_threads
 SELECT x.i, t.no, t.uid, t.rev, t.extents
-FROM unnest(%(threads)s::bytea[]) WITH ORDINALITY x(thread, i)
-JOIN {thread} t ON t.tenant = %(tenant)s AND t.thread = x.thread ORDER BY t.no FOR UPDATE OF t
+FROM unnest(%(threads)s::bytea[]) WITH ORDINALITY x(thread, i) JOIN {thread} t ON t.thread = x.thread
+WHERE t.tenant = %(tenant)s AND t.thread = ANY(%(threads)s::bytea[]) ORDER BY t.no FOR UPDATE OF t
 
 -- name: delete_locked
 WITH h AS (DELETE FROM {thread} WHERE no = ANY(%(numbers)s::bigint[]) AND (
             SELECT count(*) <= %(limit)s FROM (
-                SELECT FROM {checkpoint} WHERE t = ANY(%(numbers)s::bigint[]) LIMIT %(limit)s + 1) k
+                SELECT FROM unnest(%(numbers)s::bigint[]) x(no) CROSS JOIN LATERAL (
+                    SELECT FROM {checkpoint} c WHERE c.t = x.no LIMIT %(limit)s + 1) c
+                LIMIT %(limit)s + 1) k
         ) RETURNING no, uid),
-    a AS (DELETE FROM {chunk} WHERE t = ANY(ARRAY(SELECT no FROM h))),
-    b AS (DELETE FROM {write} WHERE t = ANY(ARRAY(SELECT no FROM h))),
-    m AS (DELETE FROM {meta} WHERE t = ANY(ARRAY(SELECT no FROM h))),
-    o AS (DELETE FROM {note} WHERE t = ANY(ARRAY(SELECT no FROM h)) RETURNING t, key, body),
-    c AS (DELETE FROM {checkpoint} WHERE t = ANY(ARRAY(SELECT no FROM h)) RETURNING t),
+{rows}
+
+-- name: rows
+    a AS (DELETE FROM {chunk} WHERE t = ANY(%(numbers)s::bigint[]) AND t = ANY(ARRAY(SELECT no FROM h))),
+    b AS (DELETE FROM {write} WHERE t = ANY(%(numbers)s::bigint[]) AND t = ANY(ARRAY(SELECT no FROM h))),
+    m AS (DELETE FROM {meta} WHERE t = ANY(%(numbers)s::bigint[]) AND t = ANY(ARRAY(SELECT no FROM h))),
+    o AS (DELETE FROM {note} WHERE t = ANY(%(numbers)s::bigint[]) AND t = ANY(ARRAY(SELECT no FROM h)) RETURNING t, key, body),
+    c AS (DELETE FROM {checkpoint} WHERE t = ANY(%(numbers)s::bigint[]) AND t = ANY(ARRAY(SELECT no FROM h)) RETURNING t),
     n AS (SELECT t, count(*) AS count FROM c GROUP BY t)
 SELECT h.no, coalesce(n.count, 0), h.uid, o.key, o.body
 FROM h LEFT JOIN n ON n.t = h.no LEFT JOIN o ON o.t = h.no ORDER BY h.no, o.key

@@ -21,7 +21,7 @@ class Documents:
 
     keys: Keys
 
-    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
+    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int, *, oldest: bool = False) -> Op[list[Doc]]:
         low = b"[" + (_escaped(after) + _GONE if after >= prefix and after else _escaped(prefix))
         high = b"(" + beyond(_escaped(prefix)) if prefix else b"+"
         words = ("ZRANGEBYLEX", self.keys.space(space), low, high, "LIMIT", 0, limit)

@@ -245,7 +245,7 @@ class SqliteDialect(Schema, Purging, Locking):
         replies = yield Batch([Stmt(SQL["note_at"], (*key, note)) for key, note in places])
         return [(ThreadRow(*rows[0][:4]), rows[0][4]) if rows else (None, None) for rows in replies]
 
-    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int) -> Op[list[Doc]]:
+    def docs(self, space: bytes, prefix: bytes, after: bytes, limit: int, *, oldest: bool = False) -> Op[list[Doc]]:
         first = max(prefix, after + b"\0") if after else prefix
         (rows,) = yield Batch([Stmt(SQL["docs"], (space, first, beyond(prefix), limit))])
         return [Doc(*row) for row in rows]

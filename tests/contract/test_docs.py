@@ -30,6 +30,11 @@ class Docs:
         docs = await self._saver._driver.arun(self._saver._core.dialect.docs(SPACE, b"", b"", 100))
         return {bytes(doc.key): bytes(doc.body) for doc in docs}
 
+    async def oldest(self, prefix: bytes, limit: int) -> list[bytes]:
+        dialect = self._saver._core.dialect
+        docs = await self._saver._driver.arun(dialect.docs(SPACE, prefix, b"", limit, oldest=True))
+        return [bytes(doc.key) for doc in docs]
+
 
 SETTINGS = matrix(("async",))
 
@@ -63,3 +68,17 @@ async def test_of_many_that_replace_the_same_one_succeeds(docs: Docs) -> None:
     done = await asyncio.gather(*tries)
     assert done.count(True) == 1
     assert set((await docs.found()).values()) == {b"%d" % (done.index(True) + 1)}
+
+
+@pytest.mark.parametrize("database", SETTINGS, indirect=True)
+async def test_all_are_met_oldest_first_page_by_page(docs: Docs) -> None:
+    written = [b"p%03d" % (number * 37 % 101) for number in range(101)]
+    for key in [b"o", *written, b"q"]:
+        assert await docs.write(DocChange(key, b"x", b"1", None))
+    met: list[bytes] = []
+    while page := await docs.oldest(b"p", 7):
+        assert len(page) == min(7, len(written) - len(met))
+        met += page
+        assert await docs.write(*(DocChange(key, None, b"") for key in page))
+    assert sorted(met) == sorted(written)
+    assert set(await docs.found()) == {b"o", b"q"}

@@ -191,7 +191,7 @@ def theirs(scope: Scope, current: Request) -> Theirs:
 
 
 def _hints(scope: Scope, mark: bytes) -> Op[dict[bytes, ThreadKey]]:
-    docs = yield from scope.core.dialect.docs(space(scope, SUBJECTS), mark, b"", _THREADS)
+    docs = yield from scope.core.dialect.docs(space(scope, SUBJECTS), mark, b"", _THREADS, oldest=True)
     return {doc.key: ThreadKey(scope.tenant, ormsgpack.unpackb(doc.body)[1]) for doc in docs}
 
 

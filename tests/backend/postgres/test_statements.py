@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.numeric import Int8
 
 from stepvault._core.chunks import ChunkRow
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Stmt
 from stepvault._core.rows import CheckpointRow, Elements, Guard, Held, Note, Query, ThreadRow, WriteRow
+from stepvault._drivers import postgres_cursors
 from stepvault.checkpointers.postgres import PostgresSaver
 from stepvault.checkpointers.postgres.making import make_dialect, take_options
 from tests.backend.postgres.both_ways import WAYS, Caller
@@ -135,6 +138,62 @@ def plans_of(connection: psycopg.Connection[Any]) -> dict[str, str]:
         rows = connection.execute(f"EXPLAIN (COSTS OFF) {statement.sql}".encode(), statement.args).fetchall()
         found[name] = "\n".join(line for (line,) in rows)
     return found
+
+
+MANY = """
+INSERT INTO stepvault_thread (tenant, thread, uid, rev, extents, created_at, updated_at)
+    SELECT '', ('t' || i)::bytea, 'u', 'r', 'e', 0, 0 FROM generate_series(%(first)s::int, %(last)s::int) i;
+INSERT INTO stepvault_note SELECT no, 'n', 'b' FROM stepvault_thread WHERE no >= %(first)s;
+INSERT INTO stepvault_checkpoint
+    SELECT no, '', 'c', NULL, NULL, 'loop', 1, 0, NULL, 'b' FROM stepvault_thread WHERE no >= %(first)s;
+"""
+
+
+def statements_of_several() -> dict[str, Stmt]:
+    """One of each kind that looks at several threads, or removes them."""
+    dialect = make_dialect(None, "stepvault_", take_options({}, None))
+    numbers = range(1, 1001, 10)
+    keys = [ThreadKey(b"", b"t%d" % number) for number in numbers]
+    args = {"numbers": [Int8(number) for number in numbers], "revs": [b"r"] * len(numbers), "limit": Int8(9999)}
+    requests: dict[str, Any] = {
+        "threads": next(dialect.notes_at([(key, b"") for key in keys])),
+        "notes": next(dialect.notes_at([(key, b"n") for key in keys])),
+        "lock": next(dialect._delete_of(keys, b"p", None)),
+    }
+    found = {name: request.statements[0] for name, request in requests.items()}
+    removing = ("sizes", "lock_threads_at", "delete_threads", "delete_locked")
+    return found | {name: dialect._stmt(name, **args) for name in removing}
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_several_threads_are_found_among_more_as_among_few(postgres_url: str, analyzed: bool) -> None:
+    with PostgresSaver.from_conn_string(postgres_url) as saver:
+        saver.setup()
+    touched: list[dict[str, int]] = []
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE stepvault_thread SET (autovacuum_enabled = false)")
+        for first, last in ((1, 1000), (1001, 20_000)):
+            psycopg.ClientCursor(connection).execute(MANY.encode(), {"first": first, "last": last})
+            if analyzed:
+                connection.execute("ANALYZE")
+            touched.append({name: looked_at(connection, one) for name, one in statements_of_several().items()})
+    for name, few in touched[0].items():
+        assert 0 < touched[1][name] <= 3 * few, (name, touched)
+
+
+def looked_at(connection: psycopg.Connection[Any], statement: Stmt) -> int:
+    """Rows of our tables that a statement looks at; what it does is taken back."""
+    with connection.transaction(force_rollback=True):
+        cursor = postgres_cursors.cursor(connection)
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.sql}".encode(), statement.args)
+        ((found,),) = cursor.fetchall()
+    count, plans = 0, [plan["Plan"] for plan in (json.loads(found) if isinstance(found, str) else found)]
+    for plan in plans:
+        plans += plan.get("Plans", [])
+        if "Scan" in plan["Node Type"] and "Relation Name" in plan:
+            rows = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
+            count += round(rows * plan["Actual Loops"])
+    return count
 
 
 async def test_a_page_of_a_list_reads_no_more_of_a_longer_thread(postgres_url: str) -> None:
