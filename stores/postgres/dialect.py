@@ -22,7 +22,7 @@ from stepvault.stores._dialect import (
     Reply,
     Work,
 )
-from stepvault.stores.postgres.exchanging import Exchanging, numbers_of, token_array
+from stepvault.stores.postgres.exchanging import Exchanging, by_name, numbers_of, token_array
 from stepvault.stores.postgres.marks import one_of
 from stepvault.stores.postgres.naming import Names
 from stepvault.stores.postgres.schema import QUERIES, Schema
@@ -32,6 +32,7 @@ _ABOVE = b"\xff"  # above every byte of a namespace
 _EXACT = 5000  # up to so many candidates are compared one by one; more go through the approximate index
 _ALL = 2**62
 _REFUSED = "refused"
+_PARTS = ("named", "numbers_many", "drop_vectors_of")  # of other statements
 _NO_PGVECTOR = "Vector search needs pgvector in this database: install it, then CREATE EXTENSION vector."
 
 
@@ -45,6 +46,7 @@ class PostgresDialect(Exchanging):
         self._ann = ann
         self._vectors: dict[str, str] | None = None  # what statements name of pgvector, once an index is seen
         self._texts: dict[Any, LiteralString] = {}
+        self._parts = {name: names.fill(QUERIES[name]) for name in _PARTS}
 
     def setup(self) -> Op[None]:
         return self._schema.setup()
@@ -60,7 +62,8 @@ class PostgresDialect(Exchanging):
         text = self._texts.get(key)
         if text is None:
             filling = {name: self._names.fill(part) for name, part in (more or {}).items()}
-            text = self._texts[key] = self._names.fill(QUERIES[name], {**(self._vectors or {}), **filling})
+            filling = {**self._parts, **(self._vectors or {}), **filling}
+            text = self._texts[key] = self._names.fill(QUERIES[name], filling)
         return text
 
     def _ask(self, name: str, /, **args: Any) -> Op[list[Any]]:
@@ -113,7 +116,7 @@ class PostgresDialect(Exchanging):
         allowed = {"allowed": QUERIES["allowed"] if work.people else ""}
         if work.deletes:
             writes.append(self._text("deletes", allowed))
-            args |= {"gone_ns": [ns for ns, _ in work.deletes], "gone_key": [key for _, key in work.deletes]}
+            args |= _named(work.deletes)
         if work.puts:
             names = ("ns", "key", "ttl", "thread", "checkpoint", "fields", "body")
             columns: dict[str, list[Any]] = {name: [getattr(put, name) for put in work.puts] for name in names}
@@ -242,11 +245,10 @@ class PostgresDialect(Exchanging):
     # -- lifetime
 
     def touch(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
-        yield from self._ask("touch", no=[row.no for row in rows])
+        yield from self._change("touch", [row.no for row in sorted(rows, key=by_name)])
 
     def pin(self, tenant: bytes, names: Sequence[tuple[bytes, bytes]], *, pinned: bool) -> Op[None]:
-        ns, key = [name[0] for name in names], [name[1] for name in names]
-        yield from self._ask("pin" if pinned else "unpin", tenant=tenant, ns=ns, key=key)
+        yield from self._ask("pin" if pinned else "unpin", tenant=tenant, **_named(names))
 
     def delete_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[Removed]:
         count = {"vectors": self._text("count_vectors") if self._vectors is not None else "0"}
@@ -262,6 +264,10 @@ class PostgresDialect(Exchanging):
     def overdue(self) -> Op[int]:
         ((count,),) = yield from self._ask("overdue")
         return count  # type: ignore[no-any-return]
+
+
+def _named(names: Sequence[tuple[bytes, bytes]]) -> dict[str, Any]:
+    return {"name_ns": [ns for ns, _ in names], "name_key": [key for _, key in names]}
 
 
 def _one_or_many(columns: Mapping[str, list[Any]]) -> tuple[str, Mapping[str, Any]]:

@@ -10,6 +10,7 @@ from typing_extensions import LiteralString
 
 from stepvault._core.plan import Atomic, Batch, Op, Stmt
 from stepvault.stores._dialect import ItemRow, NewItem, Whole
+from stepvault.stores.postgres.schema import QUERIES
 from stepvault.stores.postgres.vectors import vector_of_text
 
 
@@ -38,7 +39,8 @@ class Exchanging:
     def _exchange(self, changes: Sequence[tuple[Whole, NewItem | None]]) -> Op[None]:
         if any(new and (new.ns, new.key) != (old.item.ns, old.item.key) for old, new in changes):
             yield from self._ask("lock_items")  # nobody takes a new name meanwhile
-        still = {no for (no,) in (yield from self._ask("still", no=[old.no for old, _ in changes]))}
+        numbers = [old.no for old, _ in sorted(changes, key=lambda change: by_name(change[0].item))]
+        still = {no for (no,) in (yield from self._ask("still", no=numbers))}
         present = [(old, new) for old, new in changes if old.no in still]
         wanted = [(old.tenant, new.ns, new.key) for old, new in present if new]
         columns: Any = zip(*wanted, strict=True) if wanted else ((), (), ())
@@ -53,7 +55,7 @@ class Exchanging:
             kept.append((old.no, new))
             if other != old.no:
                 gone.append(other)
-        yield from self._ask("drop_numbers", no=gone)
+        yield from self._change("drop_numbers", gone)
         if kept:
             yield from self._give(kept)
 
@@ -68,7 +70,13 @@ class Exchanging:
             yield from self.set_vectors([(no, new.vectors) for no, new in kept])
 
     def drop(self, tenant: bytes, rows: Sequence[ItemRow]) -> Op[None]:
-        yield from self._ask("drop_numbers", no=[row.no for row in rows])
+        yield from self._change("drop_numbers", [row.no for row in sorted(rows, key=by_name)])
+
+    def _change(self, name: str, numbers: Sequence[int]) -> Op[None]:
+        """Change items by their numbers, which come in the order of their names."""
+        amount, no = ("one", numbers[0]) if len(numbers) == 1 else ("many", list(numbers))
+        text = self._text(name, {"numbers": QUERIES[f"numbers_{amount}"]})
+        yield Batch([Stmt(text, {"no": no})])
 
     def set_vectors(self, vectors: Sequence[tuple[Any, Sequence[bytes]]]) -> Op[None]:
         raise NotImplementedError
@@ -78,6 +86,11 @@ class Exchanging:
 
     def _ask(self, name: str, /, **args: Any) -> Op[list[Any]]:
         raise NotImplementedError
+
+
+def by_name(row: ItemRow | NewItem) -> tuple[bytes, bytes]:
+    """The order in which items are locked."""
+    return row.ns, row.key
 
 
 def _number(text: str) -> bytes:

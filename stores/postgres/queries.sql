@@ -1,7 +1,7 @@
 -- Statements of the Postgres store. {names} are the tables with schema and prefix, {now} the server's time, {live}
 -- "not expired", {more} the conditions of one search. A batch is one statement: WITH its writes, then a UNION ALL of
--- its reads, which see the state before the writes. OFFSET 0 and MATERIALIZED hold the planner to the index on
--- (tenant, ns, key), whatever it believes about the sizes of the tables.
+-- its reads, which see the state before the writes. LATERAL (... OFFSET 0), MATERIALIZED and = ANY (ARRAY(...)) hold
+-- the planner to the indexes, from one given name or number to the next, whatever it believes about the tables.
 
 -- name: gets
 SELECT %(kind)s::int, q.place::bigint, i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint,
@@ -22,7 +22,7 @@ SELECT %(kind)s::int, 0::bigint, i.no, i.ns, i.key, i.created_at, i.updated_at, 
 FROM (SELECT f.id FROM (SELECT i.id, i.no FROM {item} i
           WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s AND {live} {more} OFFSET 0) f
       ORDER BY f.no DESC LIMIT %(limit)s::bigint OFFSET %(offset)s::bigint) f
-JOIN {item} i ON i.id = f.id
+CROSS JOIN LATERAL (SELECT * FROM {item} i WHERE i.id = f.id OFFSET 0) i
 
 -- name: match
 SELECT %(kind)s::int, 0::bigint, i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint,
@@ -31,7 +31,7 @@ FROM (SELECT i.id, ts_rank(i.words, to_tsquery('simple', %(words)s), 1)::float8 
       WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s AND {live} {more}
           AND i.words @@ to_tsquery('simple', %(words)s)
       ORDER BY score DESC, i.no DESC LIMIT %(limit)s::bigint) f
-JOIN {item} i ON i.id = f.id
+CROSS JOIN LATERAL (SELECT * FROM {item} i WHERE i.id = f.id OFFSET 0) i
 
 -- name: namespaces
 SELECT DISTINCT %(kind)s::int, 0::bigint, NULL::bigint, i.ns, NULL::bytea, NULL::bigint, NULL::bigint, NULL::float8,
@@ -58,10 +58,11 @@ WITH few AS MATERIALIZED (
     WHERE i.tenant = %(tenant)s AND i.ns >= %(low)s AND i.ns < %(high)s AND {live} {more} LIMIT %(most)s::bigint + 1),
 near AS MATERIALIZED (
     SELECT v.item, v.embedding {distance} %(vector)s::{vector_type} AS distance
-    FROM few JOIN {vector} v ON v.item = few.id AND v.no = few.no
+    FROM few CROSS JOIN LATERAL (SELECT * FROM {vector} v WHERE v.item = few.id AND v.no = few.no OFFSET 0) v
     WHERE (SELECT count(*) FROM few) <= %(most)s::bigint)
 SELECT i.no, i.ns, i.key, i.created_at, i.updated_at, i.ttl, i.thread, i.checkpoint, i.body, {score}(n.distance)
-FROM (SELECT * FROM near ORDER BY distance LIMIT %(limit)s::bigint) n JOIN {item} i ON i.id = n.item
+FROM (SELECT * FROM near ORDER BY distance LIMIT %(limit)s::bigint) n
+CROSS JOIN LATERAL (SELECT * FROM {item} i WHERE i.id = n.item OFFSET 0) i
 UNION ALL
 SELECT -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 WHERE (SELECT count(*) FROM few) > %(most)s::bigint
@@ -105,13 +106,24 @@ DELETE FROM {erased} WHERE tenant = %(tenant)s AND mark = ANY (%(mark)s::bytea[]
 -- name: erased
 SELECT tenant, mark FROM {erased}
 
+-- name: named
+-- Locked in the order of their names, as `puts` does: two batches wait for each other in one place.
+SELECT i.id FROM (
+    SELECT * FROM unnest(%(name_ns)s::bytea[], %(name_key)s::bytea[]) q (ns, key) ORDER BY ns, key) q
+CROSS JOIN LATERAL (
+    SELECT i.id FROM {item} i WHERE i.tenant = %(tenant)s AND i.ns = q.ns AND i.key = q.key FOR UPDATE) i
+
+-- name: numbers_many
+-- These are given in the order of their names.
+i.id = ANY (ARRAY(
+    SELECT i.id FROM unnest(%(no)s::bigint[]) q (no)
+    CROSS JOIN LATERAL (SELECT i.id FROM {item} i WHERE i.no = q.no FOR UPDATE) i))
+
+-- name: numbers_one
+i.no = %(no)s::bigint
+
 -- name: deletes
-gone AS (
-    DELETE FROM {item} i USING (
-        SELECT i.id FROM unnest(%(gone_ns)s::bytea[], %(gone_key)s::bytea[]) q (ns, key)
-        JOIN {item} i ON i.tenant = %(tenant)s AND i.ns = q.ns AND i.key = q.key
-        ORDER BY i.ns, i.key FOR UPDATE OF i) q
-    WHERE i.id = q.id {allowed})
+gone AS (DELETE FROM {item} WHERE id = ANY (ARRAY({named})) {allowed})
 
 -- name: given_many
 given AS MATERIALIZED (
@@ -144,9 +156,11 @@ put AS (
 
 -- name: put_vectors
 stale AS (
-    DELETE FROM {vector} v USING (
-        SELECT i.id FROM given JOIN {item} i ON i.tenant = %(tenant)s AND i.ns = given.ns AND i.key = given.key) q
-    WHERE v.item = q.id),
+    DELETE FROM {vector} WHERE ctid = ANY (ARRAY(
+        SELECT v.ctid FROM given CROSS JOIN LATERAL (
+            SELECT i.id FROM {item} i
+            WHERE i.tenant = %(tenant)s AND i.ns = given.ns AND i.key = given.key OFFSET 0) i
+        CROSS JOIN LATERAL (SELECT v.ctid FROM {vector} v WHERE v.item = i.id OFFSET 0) v))),
 embedded AS (
     INSERT INTO {vector} (item, no, tenant, ns, embedding)
     SELECT put.id, put.no, %(tenant)s, put.ns, q.embedding::{vector_type}
@@ -155,17 +169,14 @@ embedded AS (
 
 -- name: touch
 UPDATE {item} i SET expires_at = {now} + (i.ttl * 60000000)::bigint
-WHERE i.no = ANY (%(no)s::bigint[]) AND i.expires_at IS NOT NULL AND {live}
+WHERE {numbers} AND i.expires_at IS NOT NULL AND {live}
 
 -- name: pin
-UPDATE {item} i SET expires_at = NULL
-FROM (SELECT DISTINCT ns, key FROM unnest(%(ns)s::bytea[], %(key)s::bytea[]) q (ns, key)) q
-WHERE i.tenant = %(tenant)s AND i.ns = q.ns AND i.key = q.key AND i.ttl IS NOT NULL AND {live}
+UPDATE {item} i SET expires_at = NULL WHERE i.id = ANY (ARRAY({named})) AND i.ttl IS NOT NULL AND {live}
 
 -- name: unpin
 UPDATE {item} i SET expires_at = {now} + (i.ttl * 60000000)::bigint
-FROM (SELECT DISTINCT ns, key FROM unnest(%(ns)s::bytea[], %(key)s::bytea[]) q (ns, key)) q
-WHERE i.tenant = %(tenant)s AND i.ns = q.ns AND i.key = q.key AND i.ttl IS NOT NULL AND i.expires_at IS NULL
+WHERE i.id = ANY (ARRAY({named})) AND i.ttl IS NOT NULL AND i.expires_at IS NULL
 
 -- name: delete_below
 -- LATERAL holds the planner to the index, prefix by prefix.
@@ -181,9 +192,9 @@ count(*) FILTER (WHERE live AND EXISTS (SELECT 1 FROM {vector} v WHERE v.item = 
 
 -- name: sweep
 WITH gone AS (
-    DELETE FROM {item} i WHERE i.id IN (
+    DELETE FROM {item} i WHERE i.id = ANY (ARRAY(
         SELECT id FROM {item} WHERE expires_at <= {now} ORDER BY expires_at LIMIT %(limit)s::bigint
-        FOR UPDATE SKIP LOCKED)
+        FOR UPDATE SKIP LOCKED))
     RETURNING 1)
 SELECT count(*) FROM gone
 
@@ -241,7 +252,7 @@ SELECT i.no, i.tenant, i.ns, i.key, i.ttl, i.thread, i.checkpoint, array_to_stri
     (SELECT string_agg(rtrim(repeat(w.lexeme || ' ', greatest(cardinality(w.positions), 1))), ' ')
      FROM unnest(i.words) w),
     {embedded}, i.body
-FROM {item} i WHERE i.no = ANY (%(no)s::bigint[])
+FROM unnest(%(no)s::bigint[]) q (no) CROSS JOIN LATERAL (SELECT * FROM {item} i WHERE i.no = q.no OFFSET 0) i
 
 -- name: embedded
 (SELECT string_agg(v.embedding::text, ';') FROM {vector} v WHERE v.item = i.id AND v.no = i.no)
@@ -250,35 +261,40 @@ FROM {item} i WHERE i.no = ANY (%(no)s::bigint[])
 LOCK TABLE {item} IN SHARE ROW EXCLUSIVE MODE
 
 -- name: still
-SELECT no FROM {item} WHERE no = ANY (%(no)s::bigint[]) ORDER BY ns, key FOR UPDATE
+SELECT i.no FROM unnest(%(no)s::bigint[]) q (no)
+CROSS JOIN LATERAL (SELECT i.no FROM {item} i WHERE i.no = q.no FOR UPDATE) i
 
 -- name: targets
 SELECT i.no, i.tenant, i.ns, i.key
 FROM unnest(%(tenant)s::bytea[], %(ns)s::bytea[], %(key)s::bytea[]) q (tenant, ns, key)
-JOIN {item} i ON i.tenant = q.tenant AND i.ns = q.ns AND i.key = q.key
+CROSS JOIN LATERAL (
+    SELECT * FROM {item} i WHERE i.tenant = q.tenant AND i.ns = q.ns AND i.key = q.key OFFSET 0) i
 
 -- name: drop_numbers
-DELETE FROM {item} WHERE no = ANY (%(no)s::bigint[])
+DELETE FROM {item} i WHERE {numbers}
 
 -- name: drop_vectors_of
-DELETE FROM {vector} v USING {item} i WHERE i.no = ANY (%(no)s::bigint[]) AND v.item = i.id
+DELETE FROM {vector} WHERE ctid = ANY (ARRAY(
+    SELECT v.ctid FROM unnest(%(no)s::bigint[]) q (no)
+    CROSS JOIN LATERAL (SELECT i.id FROM {item} i WHERE i.no = q.no OFFSET 0) i
+    CROSS JOIN LATERAL (SELECT v.ctid FROM {vector} v WHERE v.item = i.id OFFSET 0) v))
 
 -- name: exchange
 UPDATE {item} i SET ns = q.ns, key = q.key, thread = q.thread, tokens = q.tokens::bigint[], fields = q.fields,
     words = to_tsvector('simple', q.words), body = q.body
 FROM unnest(%(no)s::bigint[], %(ns)s::bytea[], %(key)s::bytea[], %(thread)s::bytea[], %(tokens)s::text[],
     %(fields)s::text[], %(words)s::text[], %(body)s::bytea[]) q (no, ns, key, thread, tokens, fields, words, body)
-WHERE i.no = q.no
+WHERE {numbers_many} AND i.no = q.no
 
 -- name: now
 SELECT {now} / 1000
 
 -- name: set_vectors
-WITH stale AS (
-    DELETE FROM {vector} v USING {item} i WHERE i.no = ANY (%(no)s::bigint[]) AND v.item = i.id)
+WITH stale AS ({drop_vectors_of})
 INSERT INTO {vector} (item, no, tenant, ns, embedding)
-SELECT i.id, i.no, i.tenant, i.ns, q.embedding::{vector_type} FROM unnest(%(vector_no)s::bigint[], %(vector)s::text[]) q (no, embedding)
-JOIN {item} i ON i.no = q.no
+SELECT i.id, i.no, i.tenant, i.ns, q.embedding::{vector_type}
+FROM unnest(%(vector_no)s::bigint[], %(vector)s::text[]) q (no, embedding)
+CROSS JOIN LATERAL (SELECT * FROM {item} i WHERE i.no = q.no OFFSET 0) i
 
 -- name: survey
 SELECT current_setting('server_version_num')::int, to_regclass(%(migration)s) IS NOT NULL,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from typing import Any
 
@@ -15,10 +14,10 @@ from stepvault._core.chunks import ChunkRow
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Stmt
 from stepvault._core.rows import CheckpointRow, Elements, Guard, Held, Note, Query, ThreadRow, WriteRow
-from stepvault._drivers import postgres_cursors
 from stepvault.checkpointers.postgres import PostgresSaver
 from stepvault.checkpointers.postgres.making import make_dialect, take_options
 from tests.backend.postgres.both_ways import WAYS, Caller
+from tests.backend.postgres.plans import looked_at
 from tests.contract.building import config
 
 
@@ -179,21 +178,6 @@ def test_several_threads_are_found_among_more_as_among_few(postgres_url: str, an
             touched.append({name: looked_at(connection, one) for name, one in statements_of_several().items()})
     for name, few in touched[0].items():
         assert 0 < touched[1][name] <= 3 * few, (name, touched)
-
-
-def looked_at(connection: psycopg.Connection[Any], statement: Stmt) -> int:
-    """Rows of our tables that a statement looks at; what it does is taken back."""
-    with connection.transaction(force_rollback=True):
-        cursor = postgres_cursors.cursor(connection)
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.sql}".encode(), statement.args)
-        ((found,),) = cursor.fetchall()
-    count, plans = 0, [plan["Plan"] for plan in (json.loads(found) if isinstance(found, str) else found)]
-    for plan in plans:
-        plans += plan.get("Plans", [])
-        if "Scan" in plan["Node Type"] and "Relation Name" in plan:
-            rows = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
-            count += round(rows * plan["Actual Loops"])
-    return count
 
 
 async def test_a_page_of_a_list_reads_no_more_of_a_longer_thread(postgres_url: str) -> None:
