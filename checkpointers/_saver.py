@@ -337,19 +337,22 @@ class BaseSaver(BaseCheckpointSaver[str]):
         """Async version of `copy_thread`."""
         await self._arun(copying.copy_thread(self._scope, source_thread_id, target_thread_id))
 
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest", keep_last: int | None = None) -> None:
         """Shorten threads and free what only the removed checkpoints needed. Idempotent.
 
         Args:
             thread_ids: Threads to prune; unknown ones are passed over.
             strategy: `keep_latest` leaves the newest checkpoint of each namespace and the ancestors its
                 DeltaChannels are rebuilt from; `delete` removes the threads.
+            keep_last: In place of a strategy, how many checkpoints of each namespace stay; 0 removes the threads.
         """
-        self._run(remove.prune(self._scope, thread_ids, strategy))
+        self._run(remove.prune(self._scope, thread_ids, strategy, keep_last))
 
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+    async def aprune(
+        self, thread_ids: Sequence[str], *, strategy: str = "keep_latest", keep_last: int | None = None
+    ) -> None:
         """Async version of `prune`."""
-        await self._arun(remove.prune(self._scope, thread_ids, strategy))
+        await self._arun(remove.prune(self._scope, thread_ids, strategy, keep_last))
 
     # -- overview
 

@@ -65,6 +65,11 @@ class StoreOptions:
         Raises:
             ConfigurationError: An unknown option.
         """
+        if options.pop("deserializer", None) is not None:
+            raise ConfigurationError(
+                "deserializer= reads the JSON of LangGraph's own stores; here values come back as they went in. "
+                "Leave it out, or pass serde=."
+            )
         known = {field.name for field in fields(cls)}
         unknown = sorted(options.keys() - known)
         if unknown:

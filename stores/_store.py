@@ -62,14 +62,17 @@ class StoreShell(Door, Reindexing, BaseStore):
         options: StoreOptions,
     ) -> None:
         super().__init__()
+        settings = index_settings(index)
         self._driver = driver
         self._scope = Scope(
-            build_core(dialect, options, index_settings(index)),
+            build_core(dialect, options, settings),
             text_key("tenant", tenant),
             serde or options.serializer(),
         )
         self._tenant = tenant
         self.ttl_config = ttl_settings(ttl)
+        self.index_config = dict(index) if index else None
+        self.embeddings = settings.embeddings if settings else None
         self._sweeper = ThreadSweeper()
         self._task_sweeper = TaskSweeper()
 

@@ -101,6 +101,16 @@ def test_threads_and_show(url: str) -> None:
     assert "data of ann" in told("show", "ann's", "--values", url=url)
 
 
+def test_ids_can_be_copied_into_the_next_command(url: str) -> None:
+    with Vault.open(url) as vault:
+        (question,) = vault.inbox.list()
+        head = vault.checkpointer.get_tuple(config("waits")).checkpoint["id"]  # type: ignore[union-attr]
+    for width in ("80", ""):  # a terminal, a pipe
+        env = {**NO_TRACES, "COLUMNS": width}
+        assert f" {question.interrupt_id} " in CliRunner().invoke(app, ["--url", url, "inbox"], env=env).stdout
+        assert f" {head} " in CliRunner().invoke(app, ["--url", url, "show", "waits"], env=env).stdout
+
+
 def test_a_narrow_terminal_folds_no_short_word(url: str) -> None:
     done = CliRunner().invoke(app, ["--url", url, "threads"], env={**NO_TRACES, "COLUMNS": "80"})
     assert "interrupted" in done.stdout

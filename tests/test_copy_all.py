@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from stepvault.errors import ConfigurationError, MigrationRequiredError
 from stepvault.events import Event
 from tests.contract.building import checkpoint, config
 from tests.contract.lifetime.building import later
+from tests.unit.serde import app_types
 
 
 def ask(state: MessagesState) -> Any:
@@ -179,6 +181,24 @@ def test_a_command_takes_over_a_database(official: Any, official_url: str, same:
         assert history(vault.checkpointer) == history(saver)
         assert [thread.thread_id for thread in vault.threads(subject="ann").threads] == ["t"]
         assert vault.store.get(("ann",), "drink").value == {"likes": "tea"}
+
+
+def test_objects_are_taken_over_without_their_classes(
+    official: Any, official_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = {"claim": app_types.Claim(7, "late"), "kinds": [app_types.Color.RED], "model": app_types.Model(n=1)}
+    made = checkpoint(stored)
+    at = official[0].put(config("t"), made, {"source": "loop", "step": 0}, made["channel_versions"])
+    official[0].put_writes(at, [("claim", app_types.Claim(8))], "task")
+    url = f"sqlite:///{tmp_path}/ours.db"
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setitem(sys.modules, app_types.__name__, None)  # a process that cannot import the app
+        assert CliRunner().invoke(app, ["--url", url, "adopt", official_url]).exit_code == 0
+    with Vault.open(url) as vault:
+        found = vault.checkpointer.get_tuple(config("t"))
+    assert found is not None
+    assert found.checkpoint["channel_values"] == stored
+    assert [value for _, _, value in found.pending_writes or ()] == [app_types.Claim(8)]
 
 
 @pytest.mark.parametrize("same", [False, True], ids=["from another database", "in place"])

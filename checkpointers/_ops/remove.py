@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from stepvault._core.chunks import pack_rows, unpack_row
 from stepvault._core.codec import unpack
 from stepvault._core.ids import check_list, id_of, text_of
 from stepvault._core.knowledge import ThreadKey
+from stepvault._core.numbers import check_count
 from stepvault._core.plan import Atomic, Op
 from stepvault._core.record import Record, decode_record, decode_writes
 from stepvault._core.rows import CheckpointRow, Guard, Removal, Skeleton, WriteRow
@@ -36,23 +38,26 @@ def delete_thread(scope: Scope, thread_id: Any) -> Op[int]:
     return (yield from keeping.delete(scope, key)) or 0
 
 
-def prune(scope: Scope, thread_ids: Sequence[Any], strategy: str) -> Op[None]:
+def prune(scope: Scope, thread_ids: Sequence[Any], strategy: str, keep_last: int | None = None) -> Op[None]:
     """Shorten threads.
 
-    `keep_latest` leaves the newest checkpoint of each namespace and the ancestors that its DeltaChannels are
-    rebuilt from; `delete` removes the threads.
+    `keep_latest` leaves the newest checkpoint of each namespace (or the newest `keep_last`) and the ancestors that its
+    DeltaChannels are rebuilt from; `delete`, and a `keep_last` of 0, remove the threads.
 
     Raises:
-        ConfigurationError: An unknown strategy.
+        ConfigurationError: An unknown strategy, or a number that is none.
     """
     if strategy not in ("keep_latest", "delete"):
         raise ConfigurationError(f'strategy must be "keep_latest" or "delete", not {strategy!r}.')
+    if keep_last is None:
+        keep_last = 0 if strategy == "delete" else 1
+    check_count("keep_last", keep_last, least=0)
     check_list("thread_ids", thread_ids)
     for thread_id in thread_ids:
-        if strategy == "delete":
+        if keep_last == 0:
             yield from delete_thread(scope, thread_id)
         else:
-            yield from shrink(scope, scope.key(thread_id), lambda thread: _older(scope, thread))
+            yield from shrink(scope, scope.key(thread_id), lambda thread: _older(scope, thread, keep_last))
 
 
 def delete_for_runs(scope: Scope, run_ids: Sequence[Any]) -> Op[None]:
@@ -206,16 +211,15 @@ def _of_runs(thread: Skeleton, runs: set[bytes]) -> Removal:
     )
 
 
-def _older(scope: Scope, thread: Skeleton) -> Removal:
+def _older(scope: Scope, thread: Skeleton, keep_last: int) -> Removal:
     rows = {(row.ns, row.id): row for row in thread.checkpoints}
-    newest: dict[bytes, CheckpointRow] = {}
-    for row in thread.checkpoints:
-        if row.ns not in newest or row.id > newest[row.ns].id:
-            newest[row.ns] = row
+    seen: Counter[bytes] = Counter()
     keep: set[Row] = set()
-    for row in newest.values():
-        keep.add((row.ns, row.id))
-        keep |= delta_ancestors(scope, rows, row)
+    for row in sorted(thread.checkpoints, key=lambda row: row.id, reverse=True):
+        seen[row.ns] += 1
+        if seen[row.ns] <= keep_last:
+            keep.add((row.ns, row.id))
+            keep |= delta_ancestors(scope, rows, row)
     gone = sorted(rows.keys() - keep)
     lost = set(gone)
     return Removal(gone, writes_of(thread, lambda write: (write.ns, write.checkpoint) in lost))

@@ -40,7 +40,7 @@ class RedisSaver(SyncSetup, BaseSaver):
         redis_client: A client of redis-py to use instead, sync or async; serves only calls of its kind and stays open.
         connection_args: Further arguments of each connection (`socket_timeout`, `max_connections`, TLS, ...).
         ttl: When threads expire, see docs/options.md.
-        prefix: What every key begins with.
+        prefix: What every key begins with; `checkpoint_prefix` is the official name of this argument.
         cluster_mode: Whether `redis_url` leads to a cluster; None asks the server.
         wait_replicas: Replicas that must confirm each write.
         tenant: Whose threads this saver sees.
@@ -76,7 +76,7 @@ class RedisSaver(SyncSetup, BaseSaver):
         )
 
     @classmethod
-    def from_conn_string(cls, redis_url: str, **options: Any) -> Self:
+    def from_conn_string(cls, redis_url: str | None = None, **options: Any) -> Self:
         """A saver on a URL; connects on first use.
 
         Usable with `with` and `async with`, or without and `close()`.
@@ -106,6 +106,8 @@ def make_parts(
 ) -> tuple[RedisDriver, RedisDialect]:
     """Driver and dialect of a saver; takes their options out of `options`."""
     eviction = options.pop("allow_eviction", False)
+    prefix = options.pop("checkpoint_prefix", prefix)
+    options.pop("checkpoint_write_prefix", None)  # writes lie with their checkpoints
     dialect = RedisDialect(prefix, allow_eviction=eviction, grace=ttl.native_grace_minutes)
     if "wait_timeout" in options:
         chosen["wait_timeout"] = options.pop("wait_timeout")

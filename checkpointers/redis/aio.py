@@ -66,7 +66,7 @@ class AsyncRedisSaver(AsyncSetup):
         )
 
     @classmethod
-    def from_conn_string(cls, redis_url: str, **options: Any) -> Self:
+    def from_conn_string(cls, redis_url: str | None = None, **options: Any) -> Self:
         """A saver on a URL; use it with `async with`."""
         return cls(redis_url, **options)
 

@@ -5,12 +5,15 @@ What to ask of whom is written once, as generators; sync and async differ only i
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
 
 from stepvault._core.plan import Op
@@ -19,6 +22,7 @@ from stepvault.checkpointers._saver import BaseSaver
 from stepvault.errors import ConfigurationError
 from stepvault.stores._ops import traces as store_traces
 from stepvault.stores._store import StoreShell
+from stepvault.types import TypedSerializer
 
 _PAGE = 500
 
@@ -125,6 +129,7 @@ def _is_one(source: Any, target: Any, traces: Any) -> Generator[_Do, Any, bool]:
 def _threads(
     source: BaseCheckpointSaver[Any], target: BaseCheckpointSaver[Any], progress: Callable[[int], None]
 ) -> _Asking:
+    source = _as_stored(source, target)
     threads: dict[str, list[Place]] = {}
     for thread_id, place in (yield _Ask(source, "list", (None,), keep=_place)):
         threads.setdefault(thread_id, []).append(place)
@@ -135,6 +140,24 @@ def _threads(
                 yield from _checkpoint(entry, target)
         progress(count)
     return len(threads)
+
+
+def _as_stored(source: BaseCheckpointSaver[Any], target: BaseCheckpointSaver[Any]) -> BaseCheckpointSaver[Any]:
+    """The source, read so that objects are moved as they are stored.
+
+    LangGraph's serializer makes a plain dict of an object whose class it cannot import or must not load.
+    """
+    serde = source.serde
+    cipher = serde if isinstance(serde, EncryptedSerializer) else None
+    inner: Any = serde.serde if isinstance(serde, EncryptedSerializer) else serde
+    pickles = getattr(inner, "pickle_fallback", False)
+    if isinstance(source, BaseSaver) or type(inner) is not JsonPlusSerializer or pickles:
+        return source
+    if not isinstance(target.serde, TypedSerializer):
+        return source
+    reader = copy.copy(source)
+    reader.serde = target.serde.for_copies(cipher)
+    return reader
 
 
 def _read(source: BaseCheckpointSaver[Any], at: Any) -> Generator[_Ask, Any, list[CheckpointTuple]]:

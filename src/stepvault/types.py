@@ -180,6 +180,19 @@ class TypedSerializer(SerializerProtocol):
         clone._policy = self._policy.allowing(names, classes)
         return clone
 
+    def for_copies(self, source: EncryptedSerializer | None = None) -> TypedSerializer:
+        """Return a serializer that revives no class of the application.
+
+        Its objects come back as `RawValue` and are stored again as they were, so a copy needs no class and loses none.
+
+        Args:
+            source: Who wrote what is copied, if it was encrypted.
+        """
+        clone = TypedSerializer.__new__(TypedSerializer)
+        clone._cipher = self._cipher if source is None else source.cipher
+        clone._policy = self._policy.keeping()
+        return clone
+
     def _decrypted(self, tag: str, payload: bytes) -> tuple[str, bytes]:
         inner, _, cipher_name = tag.partition("+")
         if self._cipher is None:

@@ -101,6 +101,21 @@ async def test_keep_latest_keeps_the_newest_of_each_namespace_as_it_was(saver: A
     assert sorted(await whole(saver), key=str) == sorted(heads, key=str)
 
 
+async def test_keep_last_keeps_so_many_of_each_namespace(saver: Any) -> None:
+    await grow(saver)
+    await grow(saver, ns="sub", steps=3)
+    newest = {ns: (await ids(saver, config("t", ns)))[:2] for ns in ("", "sub")}
+
+    await saver.aprune(["t"], keep_last=2)
+    assert {ns: await ids(saver, config("t", ns)) for ns in ("", "sub")} == newest
+
+    for wrong in (-1, "2", True):
+        with pytest.raises(ConfigurationError, match="keep_last"):
+            await saver.aprune(["t"], keep_last=wrong)
+    await saver.aprune(["t"], keep_last=0)
+    assert await whole(saver) == []
+
+
 async def test_keep_latest_keeps_the_head_by_id_not_by_time(saver: Any) -> None:
     early, late = new_id(), new_id()
     await put(saver, {"n": SHARED}, id=late)

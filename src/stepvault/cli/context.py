@@ -30,6 +30,8 @@ aside = Console(stderr=True)  # what a person watches; standard output is the an
 _KEYS = "STEPVAULT_KEYS"
 _LONG = 120  # letters of a cell; what must be read whole is no cell
 _SHORT = 12  # letters of a cell that is never folded
+_ID = 36  # letters of an id that is never folded: a UUID's
+_ENDLESS = 10_000  # letters of a line in a file
 
 
 @dataclass(slots=True)
@@ -131,13 +133,21 @@ def show(context: typer.Context, rows: Sequence[Any], columns: Sequence[str], ti
     columns_of_cells = []
     for name in columns:
         cells = [_cell(getattr(row, name)) for row in rows]
-        # A narrow terminal folds long cells; a word like a status stays whole, to be read and searched for.
-        whole = max(map(len, cells), default=0) <= _SHORT
-        table.add_column(name.replace("_", " "), no_wrap=whole)
+        # A narrow terminal folds long cells; a word like a status stays whole, to be read and searched for, and so
+        # does an id that is to be copied into the next command.
+        longest = max(map(len, cells), default=0)
+        is_id = name.endswith("id") and longest <= _ID
+        table.add_column(
+            name.replace("_", " "),
+            no_wrap=is_id or longest <= _SHORT,
+            min_width=longest if is_id else None,
+            overflow="fold",
+        )
         columns_of_cells.append(cells)
     for line in zip(*columns_of_cells, strict=True):
         table.add_row(*map(escape, line))
-    console.print(table)
+    with _as_wide_as_needed():
+        console.print(table)
 
 
 def show_one(context: typer.Context, value: Any) -> None:
@@ -147,7 +157,20 @@ def show_one(context: typer.Context, value: Any) -> None:
         print_json(fields)
         return
     for name, item in fields.items():
-        console.print(f"[bold]{name.replace('_', ' ')}[/]  {escape(_text(item))}")
+        console.print(f"[bold]{name.replace('_', ' ')}[/]  {escape(_text(item))}", soft_wrap=True)
+
+
+@contextmanager
+def _as_wide_as_needed() -> Iterator[None]:
+    """Where no terminal sets a width, a line of a table is one line of text, for `grep` and for files."""
+    if console.is_terminal or os.environ.get("COLUMNS"):
+        yield
+        return
+    before, console.width = console.width, _ENDLESS
+    try:
+        yield
+    finally:
+        console.width = before
 
 
 def more(context: typer.Context, cursor: str | None) -> None:

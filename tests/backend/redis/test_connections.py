@@ -104,6 +104,19 @@ async def test_a_given_client_serves_its_half_and_stays_open(any_server: Any) ->
         assert await tasks.ping()
 
 
+def test_official_forms(valkey_server: Any, client: redis.Redis) -> None:
+    prefixes = {"checkpoint_prefix": "mine", "checkpoint_write_prefix": "mine_too"}
+    with RedisSaver.from_conn_string(redis_client=client, **prefixes) as saver:
+        put(saver, "t", 1)
+    with RedisSaver.from_conn_string(redis_url=valkey_server.url, prefix="mine") as saver:
+        assert len(list(saver.list(config("t")))) == 1
+    for either in (RedisSaver, AsyncRedisSaver):
+        with pytest.raises(ConfigurationError, match="redis_url= or redis_client="):
+            either.from_conn_string()
+        with pytest.raises(ConfigurationError, match="decode_responses"):
+            either.from_conn_string(redis_client=redis.Redis(decode_responses=True))
+
+
 async def test_the_async_class_serves_other_threads(any_server: Any) -> None:
     async with AsyncRedisSaver.from_conn_string(any_server.url) as saver:
         await saver.setup()

@@ -173,6 +173,23 @@ def test_raw_values_of_foreign_payloads_can_be_stored() -> None:
     assert SERDE.loads(raw.dumps([value])) == [app.Claim(1, "x")]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        app.Color.BLUE, app.Level.LOW, app.Status.OPEN, app.Access.READ, app.Point(1, app.Color.RED), app.Pair(1, 2),
+        app.Claim(1, "x"), app.Frozen(1), app.Model(n=1, text="x", any=2), app.Computed(n=2), app.Outer.Inner.X,
+        app.Outer.Part(3), [{"a": {app.Color.RED}}],
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_copies_need_no_class_and_lose_none(value: Any) -> None:
+    copies = SERDE.for_copies()
+    stored = copies.dumps(copies.loads_typed(THEIRS.dumps_typed(value)))
+    assert copies.dumps(copies.loads(stored)) == stored
+    reader = TypedSerializer(types=[app.Outer.Inner, app.Outer.Part], registry=TypeRegistry())
+    assert_same(reader.loads(stored), value)
+
+
 @pytest.mark.parametrize("code", range(6))
 def test_rows_cannot_call_or_import(code: int) -> None:
     for module, name in (("os", "system"), ("subprocess", "Popen"), ("builtins", "eval"), ("antigravity", "x")):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ormsgpack
 import pydantic
 
-from stepvault._core.serde import arrays, messages, moments, stdlib, wire
+from stepvault._core.serde import arrays, foreign, messages, moments, stdlib, wire
 from stepvault._core.serde.generics import shown
 from stepvault._core.serde.nesting import depth_of, unpackb
 from stepvault._core.serde.raw import RawValue
@@ -112,9 +112,10 @@ class Decoder:
     def _record(self, payload: list[Any], data: bytes) -> Any:
         if len(payload) < 5:
             raise PayloadError("a stored object is malformed")
-        plan = self.policy.plan_named(payload[0])
+        described = payload[2] == wire.FOREIGN and type(payload[0]) is str
+        plan = foreign.plan_named(self.policy, payload[0]) if described else self.policy.plan_named(payload[0])
         if plan is not None:
-            return plan.revive(payload)
+            return foreign.made(plan, payload[3]) if described else plan.revive(payload)
         return RawValue(shown(payload[0]), payload[1], payload[3], data)
 
     def _translated(self, exc: Exception) -> Exception:

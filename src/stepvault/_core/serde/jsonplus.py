@@ -18,24 +18,15 @@ from zoneinfo import ZoneInfo
 
 import pydantic
 
-from stepvault._core.serde import encode, library, stdlib, wire
+from stepvault._core.serde import foreign, library, stdlib, wire
 from stepvault._core.serde.arrays import build_array
 from stepvault._core.serde.decode import Decoder
-from stepvault._core.serde.models import LegacyModelPlan, ModelPlan
-from stepvault._core.serde.plans import Plan
-from stepvault._core.serde.raw import RawValue
-from stepvault._core.serde.records import EnumPlan
-from stepvault.errors import PayloadError, StateInvalidError, UnknownTypeError, UnsupportedFormatError
+from stepvault.errors import PayloadError, UnknownTypeError, UnsupportedFormatError
 
 if TYPE_CHECKING:
     from stepvault._core.serde.policy import Policy
 
 _SINGLE, _ARGS, _KWARGS, _METHOD, _MODEL_V1, _MODEL_V2, _NUMPY, _DELTA = range(8)
-
-
-def _hashable(value: Any) -> Any:
-    # Inside a set, a list can only have been a tuple.
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 def _path(*parts: str) -> Path:
@@ -51,8 +42,9 @@ _FREE: Final[dict[tuple[str, str], Callable[..., Any]]] = {
     ("zoneinfo", "ZoneInfo"): ZoneInfo,
     ("uuid", "UUID"): UUID,
     ("decimal", "Decimal"): Decimal,
-    ("builtins", "set"): lambda items: set(map(_hashable, items)),
-    ("builtins", "frozenset"): lambda items: frozenset(map(_hashable, items)),
+    # Inside a set, a list can only have been a tuple.
+    ("builtins", "set"): lambda items: set(map(foreign.hashable, items)),
+    ("builtins", "frozenset"): lambda items: frozenset(map(foreign.hashable, items)),
     ("builtins", "bytes"): bytes.fromhex,
     ("builtins", "bytearray"): bytearray.fromhex,
     ("collections", "deque"): deque,
@@ -113,21 +105,13 @@ class _Reader(Decoder):
             if code == _ARGS:
                 return free(*payload)
             return free(**payload) if code == _KWARGS else free(payload)
-        plan = self._plan(module, name)
+        stored = f"{module}:{name}"
+        plan = foreign.plan_named(self.policy, stored)
         if plan is None:
-            stored = f"{module}:{name}"
-            return RawValue(stored, 1, payload, encode.dumps(self.policy, [stored, 1, "j", payload, None]))
-        try:
-            return _made(plan, code, payload)
-        except PayloadError:
-            raise
-        except Exception as exc:
-            raise StateInvalidError(plan.unfit(exc)) from None
-
-    def _plan(self, module: str, name: str) -> Plan | None:
-        # Only the last part of a nested class's name was stored; a registered class says which one it is.
-        entry = self.policy.registry.by_short_name(module, name)
-        return self.policy.plan_named(entry.name if entry else f"{module}:{name}")
+            return foreign.kept(self.policy, stored, payload)
+        if code == _ARGS and type(payload) is list and isinstance(plan, library.LibraryPlan):
+            payload = dict(zip((*plan.names, *plan.optional), payload, strict=False))
+        return foreign.made(plan, payload)
 
     def envelope(self, value: dict[str, Any]) -> Any:
         """Revive a JSON object that is a constructor call; anything else is data."""
@@ -158,19 +142,3 @@ class _Reader(Decoder):
         if len(args) == 1:
             return self.revive(_SINGLE, module, name, args[0])
         return self.revive(_ARGS, module, name, args)
-
-
-def _made(plan: Plan, code: int, payload: Any) -> Any:
-    if isinstance(plan, EnumPlan):
-        return plan.build(plan.lift({"value": payload}, 1), [], False)
-    if code == _ARGS and type(payload) is list and isinstance(plan, library.LibraryPlan):
-        payload = dict(zip((*plan.names, *plan.optional), payload, strict=False))
-    if type(payload) is not dict:
-        raise PayloadError(f"a stored {plan.label} is malformed")
-    fields = plan.lift(payload, 1)
-    if isinstance(plan, ModelPlan):
-        # model_dump() also writes computed fields, which no constructor takes.
-        computed = set(plan.cls.model_computed_fields) - plan.all_names
-        fields = {name: value for name, value in fields.items() if name not in computed}
-        return plan.validated(fields, set(fields), None, None)
-    return plan.build(fields, [], not isinstance(plan, LegacyModelPlan))

@@ -29,6 +29,7 @@ from stepvault._core.serde.wire import Reduced, Refused, SecretRefused, qualifie
 from stepvault.errors import UnknownTypeError
 
 UnknownTypes: TypeAlias = Literal["imported", "refuse", "raw"]
+_KEPT: Final = "kept"  # for copies: no class of the application is revived, known or not
 _STD: Final[dict[type, Callable[[Any], Reduced]]] = {**stdlib.REDUCERS, **moments.REDUCERS}
 _BASES: Final = (str, int, float, bytes)
 _CONTAINERS: Final = (list, dict, tuple, set, frozenset, deque)
@@ -59,13 +60,13 @@ class Policy:
         self,
         registry: TypeRegistry,
         *,
-        unknown_types: UnknownTypes,
+        unknown_types: UnknownTypes | Literal["kept"],
         strict: bool,
         secrets: bool,
         allowlist: frozenset[tuple[str, ...]] = frozenset(),
     ) -> None:
         self.registry = registry
-        self.unknown_types: UnknownTypes = unknown_types
+        self.unknown_types: UnknownTypes | Literal["kept"] = unknown_types
         self.strict = strict
         self.secrets = secrets
         self.allowlist = allowlist
@@ -91,6 +92,10 @@ class Policy:
             secrets=self.secrets,
             allowlist=self.allowlist | names,
         )
+
+    def keeping(self) -> Policy:
+        """Return the policy of a copy, which moves objects of the application's classes as they are stored."""
+        return Policy(TypeRegistry(), unknown_types=_KEPT, strict=self.strict, secrets=self.secrets)
 
     def refresh(self) -> None:
         """Forget what was learned if a type was registered since."""
@@ -230,7 +235,7 @@ class Policy:
         try:
             cls = generics.resolve(name, self._find)
         except UnknownTypeError:
-            if self.unknown_types == "raw":
+            if self.unknown_types in ("raw", _KEPT):
                 return None
             raise
         plan = self._plans.get(cls) if isinstance(cls, type) else None
@@ -255,7 +260,7 @@ class Policy:
             return trusted
         module, _, qualname = name.partition(":")
         allowed = self._is_allowed(module, qualname.rpartition(".")[2], qualname)
-        if allowed or (self.unknown_types != "refuse" and module != "__main__"):
+        if allowed or (self.unknown_types in ("imported", "raw") and module != "__main__"):
             cls = imported(module, qualname)
             if cls is not None and (allowed or is_plain_data(cls)):
                 return cls

@@ -62,6 +62,7 @@ IP: Final = 31
 PATTERN: Final = 32
 SECRET: Final = 33
 MAPPINGPROXY: Final = 34
+FOREIGN: Final = "j"  # the kind of a record that holds what LangGraph's serializer stored of an object
 RAW: Final = 99  # never written: a RawValue, whose record is copied
 NUMPY_ARRAY: Final = 40
 NUMPY_SCALAR: Final = 41
