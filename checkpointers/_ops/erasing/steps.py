@@ -11,11 +11,11 @@ import ormsgpack
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Call, Op
-from stepvault._core.rows import Deleted, DocChange, Elements, Guard, Note, ThreadRow
+from stepvault._core.rows import Deleted, Elements, Guard, Note, ThreadRow
 from stepvault._core.state import State
 from stepvault.checkpointers._ops import people, reads
 from stepvault.checkpointers._ops.context import Scope, thread_of
-from stepvault.checkpointers._ops.erasing import leaving, planning, receipts, requests
+from stepvault.checkpointers._ops.erasing import leaving, planning, receipts, requests, stones
 from stepvault.checkpointers._ops.erasing.anonymising import Fields, Person, anonymise
 from stepvault.checkpointers._ops.erasing.items import Items, Theirs
 from stepvault.checkpointers._ops.erasing.naming import unname
@@ -25,7 +25,7 @@ from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.inbox import decisions, keeping, queries
 from stepvault.checkpointers._ops.inbox.index import of_subject
 from stepvault.checkpointers._ops.spaces import drop_docs, space
-from stepvault.checkpointers._ops.subjects import PREFIX, SUBJECTS, TOMBSTONES, is_possible, of_thread, token
+from stepvault.checkpointers._ops.subjects import PREFIX, SUBJECTS, is_possible, of_thread, token
 from stepvault.erasure import STATES, ErasurePlan, PurgeStep, check_signing, commitment
 from stepvault.errors import ConfigurationError, HoldError, PlanStaleError
 
@@ -123,13 +123,12 @@ def _tombstone(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
     """
     now = yield from scope.core.dialect.now()
     while True:
-        yield from _check_hold(scope, current.tokens)
-        body = ormsgpack.packb({"standing": True, "request": current.id, "at": now})
-        yield from _write_stones(scope, current.tokens, body)
         try:
             yield from _check_hold(scope, current.tokens)
+            yield from stones.close(scope, current.tokens, current.id, now)
+            yield from _check_hold(scope, current.tokens)
         except HoldError:
-            yield from _write_stones(scope, current.tokens, None)
+            yield from stones.take_back(scope, current.tokens, current.id)
             raise
         ids = yield from _linked(scope, current)
         if not ids:
@@ -154,11 +153,6 @@ def _linked(scope: Scope, current: Request) -> Op[list[str]]:
     for name in current.subjects:
         found.update(dict.fromkeys((yield from people.ids_of(scope, name))))
     return [name for name in found if name not in current.subjects]
-
-
-def _write_stones(scope: Scope, marks: Sequence[bytes], body: bytes | None) -> Op[None]:
-    changes = [DocChange(mark, body, scope.core.random(8)) for mark in marks]
-    yield from scope.core.dialect.write_docs(space(scope, TOMBSTONES), changes, durable=True)
 
 
 def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
@@ -315,7 +309,9 @@ def _tell(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
 
 def _purge(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
     scope.core.knowledge.clear()
-    done = eraser.purged if eraser.purged is not None else (yield from eraser.purge(scope))
+    # One purge for several people does not do for what came back after it, which was deleted after it.
+    together = eraser.purged if not current.purge else None
+    done = together if together is not None else (yield from eraser.purge(scope))
     steps = [[step.name, step.done, step.detail, step.retryable] for step in done]
     return (yield from _moved(scope, current, "purged", purge=steps))
 

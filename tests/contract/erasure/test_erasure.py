@@ -9,7 +9,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import ormsgpack
 import pytest
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.graph import START, MessagesState, StateGraph
@@ -20,7 +19,7 @@ from stepvault import Run
 from stepvault.checkpointers._effects import Effects
 from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._inbox import Inbox
-from stepvault.checkpointers._ops.erasing.steps import _write_stones
+from stepvault.checkpointers._ops.erasing import stones
 from stepvault.checkpointers._ops.spaces import drop_docs, space
 from stepvault.checkpointers._ops.subjects import SUBJECTS, token
 from stepvault.checkpointers._subjects import Subjects
@@ -91,8 +90,7 @@ async def test_late_writes_are_refused(database: Database) -> None:
 async def test_threads_of_somebody_whose_erasure_is_under_way_are_not_copied(async_database: Database) -> None:
     saver = await async_database.raw()
     await put(saver, {"a": 1}, at=config("hers", user_id=["ann", "bob"]))
-    stone = ormsgpack.packb({"standing": True})
-    await saver._arun(_write_stones(saver._scope, [token(saver._scope, "ann")], stone))
+    await saver._arun(stones.close(saver._scope, [token(saver._scope, "ann")], "hers", 0))
     with pytest.raises(SubjectErasedError):
         await saver.acopy_thread("hers", "copy")
     assert await names(saver) == {"hers"}
@@ -248,13 +246,13 @@ async def test_a_journal_outlives_the_database(database: Database, tmp_path: Pat
     other = saver.for_tenant("restored")  # as a database that never knew of the erasure
     await filled(other)
     line = json.loads(journal.read_text())
-    stones = tmp_path / "restored.jsonl"
+    kept = tmp_path / "restored.jsonl"
     scope = getattr(other, "saver", other)._scope
-    stones.write_text(json.dumps({**line, "tenant": scope.tenant.hex(), "token": token(scope, "ann").hex()}) + "\n")
-    done = await erasure_of(other, journal=stones).areconcile()
+    kept.write_text(json.dumps({**line, "tenant": scope.tenant.hex(), "token": token(scope, "ann").hex()}) + "\n")
+    done = await erasure_of(other, journal=kept).areconcile()
     assert [request.counts for request in done] == [{"threads": 1, "checkpoints": 1}]
     assert await names(other) == {"thread of bob", "nobody's"}
-    assert await erasure_of(other, journal=stones).areconcile() == []
+    assert await erasure_of(other, journal=kept).areconcile() == []
 
 
 @pytest.mark.parametrize("shared", ["keep", "anonymise", "erase"])

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import ormsgpack
 import pytest
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
@@ -21,7 +20,7 @@ from stepvault._upkeep import copy_over
 from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._inbox import Inbox
 from stepvault.checkpointers._ops import people
-from stepvault.checkpointers._ops.erasing import steps
+from stepvault.checkpointers._ops.erasing import steps, stones
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import SUBJECTS, hint, token
 from stepvault.checkpointers._subjects import Subjects
@@ -227,7 +226,7 @@ async def test_a_link_that_meets_a_tombstone_is_taken_back(
             break
         request = linking.send(reply)
     monkeypatch.undo()
-    await saver._arun(steps._write_stones(saver._scope, [token(saver._scope, "ann")], ormsgpack.packb({"standing": 1})))
+    await saver._arun(stones.close(saver._scope, [token(saver._scope, "ann")], "hers", 0))
     with pytest.raises(SubjectErasedError):
         await saver._arun(_rest(linking, reply))
     assert await subjects_of(saver).aids("ann") == ("ann",)
