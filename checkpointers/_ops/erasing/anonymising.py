@@ -19,7 +19,7 @@ from stepvault._core.metadata import tokens
 from stepvault._core.plan import Atomic, Op
 from stepvault._core.record import decode_record, decode_writes, encode_record, encode_writes
 from stepvault._core.rows import CheckpointRow, Elements, Guard, Note, Removal, ThreadRow, WriteRow
-from stepvault._core.serde.scrubbing import ASKED, ERASED, Path, Scrubber
+from stepvault._core.serde.scrubbing import ASKED, ERASED, SCHEMA, Path, Scrubber
 from stepvault._core.state import State
 from stepvault._core.values import Decoder, refs_of
 from stepvault.checkpointers._ops import effect_hints, effects, reads, subjects, transfer
@@ -173,6 +173,7 @@ def _entry(scrubber: Scrubber, person: Person, entry: Entry) -> Entry:
     return replace(
         entry,
         value=scrubber.payload(entry.value, ASKED),
+        schema=scrubber.payload(entry.schema, SCHEMA),
         default=entry.default and scrubber.payload(entry.default, answered),
         answer=entry.answer and scrubber.payload(entry.answer, answered),
         by=person.pseudonym if mine else entry.by,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import add
 from typing import Annotated, Any
@@ -11,10 +12,12 @@ from typing import Annotated, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, Send, interrupt
 
 from stepvault import Vault
+from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._inbox import Inbox
+from stepvault.checkpointers._subjects import Subjects
 from stepvault.errors import SubjectErasedError, ThreadGoneError
 from tests.contract.building import config, put, whole
 from tests.contract.erasure.test_erasure import erasure_of
@@ -181,3 +184,53 @@ def test_recorded_effects_lose_the_person() -> None:
         (doubtful,) = vault.effects.in_doubt()
         assert (doubtful.name, doubtful.args, doubtful.kwargs) == ("broken", None, None)
         assert b"secretperson" not in vault.checkpointer._driver.connection().serialize()
+
+
+WORDS = ("step", "source", "loop", "content", "role", "ask", "left", "right", "join", "string", "object", "type", "id")
+
+
+async def test_people_called_like_what_steers_a_graph(async_database: Database) -> None:
+    """And fields of theirs that are called so."""
+    saver = await async_database.raw()
+    ok = {"type": "string", "description": "of step"}
+    schema = {"type": "object", "properties": {"ok": ok}, "required": ["ok"]}
+
+    def ask(state: Any) -> Any:
+        return {"notes": [interrupt({"source": "web", "of": "loop"}, response_schema=schema)["ok"]]}
+
+    graph = StateGraph(State).add_node("ask", ask).add_node("left", lambda _: {"steps": 1})
+    graph.add_node("right", lambda _: {"notes": [interrupt("?")]}).add_node("all", lambda _: {"notes": ["done"]})
+    graph.add_edge(START, "left").add_edge(START, "right").add_edge(["left", "right"], "all")
+    graph.add_conditional_edges("all", lambda _: [Send("ask", {"n": n}) for n in (1, 2)], ["ask"])
+    app = graph.compile(checkpointer=saver)
+    await Subjects(saver).alink(*WORDS)
+    erasure = Erasure(saver, personal_fields=["source", "step", "id", "node", "type"])
+
+    async def resumed(thread: str, answer: Any) -> Any:
+        state = await app.aget_state(config(thread))
+        assert state.metadata is not None
+        assert state.metadata["source"] == "loop"
+        answers = {asked.id: answer for asked in state.interrupts}
+        return await app.ainvoke(Command(resume=answers), config(thread, user_id=["bob", *them]))
+
+    them: Sequence[str] = WORDS
+    for thread in ("joins", "sends"):  # one waits beside what it is to be joined with, one in two tasks
+        first = {
+            "messages": [{"role": "user", "content": "hi"}],
+            "customer": {"role": "x", "content": "y"},
+            "notes": [],
+        }
+        await app.ainvoke(first, config(thread, user_id=["bob", *WORDS]))
+    await resumed("sends", "yes")
+    await erasure.aerase("step", shared="anonymise")
+    them = ()
+    asked = (await Inbox(saver).alist(thread_id="sends")).interrupts
+    assert [(one.value, one.response_schema) for one in asked] == [
+        (
+            {"[erased]": "[erased]", "of": "[erased]"},
+            {**schema, "properties": {"ok": {**ok, "description": "of [erased]"}}},
+        )
+    ] * 2
+    assert len((await resumed("joins", "yes"))["__interrupt__"]) == 2
+    for thread in ("joins", "sends"):
+        assert (await resumed(thread, {"ok": "fine"}))["notes"] == ["yes", "done", "fine", "fine"]

@@ -10,10 +10,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 import ormsgpack
 
 from stepvault._core.serde import messages, wire
+from stepvault._core.serde.scrubbing_schemas import scrubbed
 
 ERASED: Final = "[erased]"
 
@@ -26,7 +28,23 @@ _OPAQUE: Final = frozenset((
 ))  # fmt: skip
 _ROLES: Final = frozenset(("human", "user", "ai", "assistant", "system", "tool", "function", "developer"))
 _ENUM: Final = "e"
+_INTERRUPT: Final = "langgraph.types:Interrupt"
 ASKED: Final = ("__interrupt__", "value")
+SCHEMA: Final = ("__interrupt__", "response_schema")
+_METADATA: Final = ("metadata",)
+
+# What steers a graph is no data, even where it is spelt like a person's id or a declared field.
+_STEERING: Final = ("join:", "branch:")  # channels of names of nodes
+_KEPT: Final[Mapping[str, Collection[str]]] = {  # fields, by the class they are stored under
+    "langgraph.types:Send": ("node",),
+    _INTERRUPT: ("id", "response_schema"),
+}
+_KEPT_METADATA: Final = frozenset(("source", "step", "parents", "counters_since_delta_snapshot"))
+_OF_MESSAGES: Final = frozenset((
+    "content", "role", "type", "id", "name", "tool_calls", "tool_call_id", "invalid_tool_calls", "tool_call_chunks",
+    "additional_kwargs", "response_metadata", "usage_metadata", "artifact", "status", "chunk_position",
+))  # fmt: skip
+_NOBODY: Final = bytes(16)  # of a UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +80,8 @@ class Scrubber:
 
     def payload(self, packed: bytes, path: Path) -> bytes:
         """One packed value at a path."""
+        if path and path[0].startswith(_STEERING):
+            return packed
         value = _unpack(packed)
         declared, replacement = self._declared(path)
         after = self._replaced(value, replacement) if declared else self._walk(value, path)
@@ -91,7 +111,7 @@ class Scrubber:
         if kind is str:
             return _marked(value) if self._is_said(path) else self.text(value)
         if kind is dict:
-            return self._dict(value, path)
+            return scrubbed(value, lambda part: self._walk(part, ())) if path == SCHEMA else self._dict(value, path)
         if kind is list:
             if _is_pair(value) and self._is_said(path):
                 return [value[0], _marked(value[1])]
@@ -99,10 +119,13 @@ class Scrubber:
         return self._extension(value, path) if kind is _Extension else value
 
     def _dict(self, value: dict[Any, Any], path: Path) -> dict[Any, Any]:
-        found = {self._key(key): self._field(key, item, path) for key, item in value.items()}
-        if "content" in value and ("role" in value or str(value.get("type")) in _ROLES):
-            return self._message(found)
-        return found
+        if _is_message(value):
+            return self._message(value, path)
+        kept = _KEPT_METADATA if path == _METADATA else ()
+        return {
+            **{self._key(key): self._field(key, item, path) for key, item in value.items() if key not in kept},
+            **{key: value[key] for key in kept if key in value},
+        }
 
     def _key(self, key: Any) -> Any:
         return self.text(key) if type(key) is str else key
@@ -114,13 +137,19 @@ class Scrubber:
         declared, replacement = self._declared(path)
         if declared:
             return self._replaced(value, replacement)
-        if key in self._subject_keys and type(value) is int and str(value) in self._ids:
-            return ERASED
-        return self._walk(value, path)
+        return self._walk(self._unnumbered(value) if key in self._subject_keys else value, path)
+
+    def _unnumbered(self, value: Any) -> Any:
+        """What names people, with numbers that are the person's ids replaced."""
+        if type(value) is list:
+            return [self._unnumbered(one) for one in value]
+        return ERASED if type(value) is int and str(value) in self._ids else value
 
     def _extension(self, value: _Extension, path: Path) -> Any:
         code = value.code
-        if code in _OPAQUE:
+        if code == wire.UUID and str(UUID(bytes=_unpack(value.data)[0])) in self._ids:
+            return _Extension(code, _pack([_NOBODY]))
+        if code in _OPAQUE and code != wire.PATH:
             return value
         items = _unpack(value.data)
         if code == wire.TEXT:
@@ -129,13 +158,10 @@ class Scrubber:
             return value if after == text else _text(after)
         if code == wire.MESSAGE:
             fields = messages.SHAPES[items[0]][2]
-            named = dict(zip(fields, items[2:], strict=False))
-            done = self._message(named) if "content" in named else self._dict(named, path)
+            done = self._record(dict(zip(fields, items[2:], strict=False)), path)
             return _extension(value, items, [*items[:2], *(done[name] for name in fields)])
         if code == wire.RECORD:
-            _, _, _, fields, *rest = items
-            inside = self._record(fields, path)
-            return _extension(value, items, [*items[:3], inside, *(self._walk(one, path) for one in rest)])
+            return value if items[2] == _ENUM else _extension(value, items, self._object(items, path))
         if code == wire.PAIRS:
             pairs = [
                 part
@@ -145,19 +171,37 @@ class Scrubber:
             return _extension(value, items, pairs)
         return _extension(value, items, self._walk(items, path))
 
-    def _record(self, fields: Any, path: Path) -> Any:
+    def _object(self, items: list[Any], path: Path) -> list[Any]:
+        """The parts of a stored object: its class, its fields; which of them are set, and dicts beside them."""
+        name, version, kind, fields, *rest = items
+        inside = self._record(fields, path, _KEPT.get(name, ()))
+        if name == _INTERRUPT and type(inside) is dict:
+            inside["response_schema"] = self._walk(inside.get("response_schema"), SCHEMA)
+        behind = [self._walk(one, path) if type(one) is dict else self._set(one, fields) for one in rest]
+        return [name, version, kind, inside, *behind]
+
+    def _set(self, names: Any, fields: Any) -> Any:
+        """Which fields of an object are set, those that it has beyond its class too."""
+        return [name if name in fields else self._key(name) for name in names] if type(names) is list else names
+
+    def _record(self, fields: Any, path: Path, kept: Collection[str] = ()) -> Any:
         """The fields of an object; a message that is stored by name (a class of its own, another version) is one."""
         if type(fields) is not dict:
             return self._walk(fields, path)
         if "content" in fields and "type" in fields and "additional_kwargs" in fields:
-            return self._message(fields)
-        return {key: self._field(key, item, path) for key, item in fields.items()}
+            return self._message(fields, path)
+        return {key: item if key in kept else self._field(key, item, path) for key, item in fields.items()}
 
     # -- what is replaced
 
-    def _message(self, fields: Mapping[Any, Any]) -> dict[Any, Any]:
+    def _message(self, fields: Mapping[Any, Any], path: Path) -> dict[Any, Any]:
         """A message that says nothing: what it is, its ids and what it cost stay."""
-        after = dict(fields)
+        after = {
+            key if key in _OF_MESSAGES else self._key(key): item
+            if key in _OF_MESSAGES
+            else self._field(key, item, path)
+            for key, item in fields.items()
+        }
         content = after["content"]
         after["content"] = ERASED if content else content
         for name in ("additional_kwargs", "response_metadata"):
@@ -168,14 +212,21 @@ class Scrubber:
                 after[name] = []
         if after.get("artifact") is not None:
             after["artifact"] = None
-        if after.get("name") and (after.get("type") or after.get("role")) in ("human", "user"):
+        if after.get("name") and (
+            (after.get("type") or after.get("role")) in ("human", "user") or self._names(after["name"])
+        ):
             after["name"] = None
+        if self._names(after.get("role")) and after["role"] not in _ROLES:
+            after["role"] = ERASED
         after["tool_calls"] = [self._call(call) for call in after.get("tool_calls") or ()]
         if "tool_calls" not in fields:
             del after["tool_calls"]
         elif fields["tool_calls"] is None:
             after["tool_calls"] = None
         return after
+
+    def _names(self, value: Any) -> bool:
+        return type(value) is str and value in self._ids
 
     def _call(self, call: Any) -> Any:
         if type(call) is not dict:
@@ -211,11 +262,18 @@ class Scrubber:
         if value.code == wire.TEXT:
             return ERASED
         if value.code == wire.MESSAGE:
-            return self._extension(value, ())
+            fields = messages.SHAPES[items[0]][2]
+            if "content" in fields:
+                return self._extension(value, ())
+            blank = [
+                item if name == "type" else self._blank(item) for name, item in zip(fields, items[2:], strict=False)
+            ]
+            return _extension(value, items, [*items[:2], *blank])
         if value.code == wire.RECORD:
             if items[2] == _ENUM:
                 return None
-            return _extension(value, items, [*items[:3], self._blank(items[3]), *items[4:]])
+            rest = [self._blank(one) if type(one) is dict else self._set(one, items[3]) for one in items[4:]]
+            return _extension(value, items, [*items[:3], self._blank(items[3]), *rest])
         if value.code == wire.PAIRS:
             return _extension(value, items, [self._blank(item) if n % 2 else item for n, item in enumerate(items)])
         return _extension(value, items, self._blank(items))
@@ -226,7 +284,7 @@ def says_something(packed: bytes) -> bool:
     value = _unpack(packed)
     first = value[0] if type(value) is list and value else value
     if type(first) is dict:
-        return "content" in first and ("role" in first or str(first.get("type")) in _ROLES)
+        return _is_message(first)
     if type(first) is not _Extension or first.code not in (wire.MESSAGE, wire.RECORD):
         return False
     items = _unpack(first.data)
@@ -237,6 +295,10 @@ def says_something(packed: bytes) -> bool:
 
 def _marked(text: str) -> str:
     return ERASED if text else text
+
+
+def _is_message(value: Mapping[Any, Any]) -> bool:
+    return "content" in value and ("role" in value or str(value.get("type")) in _ROLES)
 
 
 def _is_pair(value: Sequence[Any]) -> bool:
