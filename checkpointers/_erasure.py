@@ -267,6 +267,14 @@ class Erasure:
     def _status(self, request_id: str) -> Op[ErasureRequest]:
         return (yield from requests.get(self._saver._scope, request_id)).shown()
 
+    def receipts(self) -> list[dict[str, Any]]:
+        """Every receipt of this tenant in the order of their numbers: whole even where somebody kept none."""
+        return self._saver._run(receipts.every(self._saver._scope))
+
+    async def areceipts(self) -> list[dict[str, Any]]:
+        """Async version of `receipts`."""
+        return await self._saver._arun(receipts.every(self._saver._scope))
+
     def resume(self) -> list[ErasureRequest]:
         """Bring every unfinished erasure to its end, and try open purge steps of finished ones again.
 

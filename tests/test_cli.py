@@ -207,6 +207,37 @@ def test_a_list_of_people_is_erased_row_by_row(url: str, tmp_path: Path) -> None
     assert read("erase", "run", "--from", "-", "--yes", url=url, text="held\n")[0]["state"] == "receipted"
 
 
+@pytest.mark.parametrize("source", ["file", "-"])
+def test_a_list_is_read_as_it_is_meant(url: str, tmp_path: Path, source: str) -> None:
+    """Written on Windows; an id with a line separator in it is one id; what is no text names nobody."""
+    people = tmp_path / "people.txt"
+    with Vault.open(url) as vault:
+        put(vault, "hers", user_id="bob\u2028ann\x85cy")
+    given = "\ufeffbob\u2028ann\x85cy\r\nnobody\r\n".encode()
+    for content in (given, b"caf\xe9\n"):
+        people.write_bytes(content)
+        words = ["erase", "run", "--yes", *(["--from", str(people)] if source == "file" else ["-"])]
+        done = CliRunner().invoke(app, ["--url", url, "--json", *words], input=content, env=NO_TRACES)
+        assert done.exit_code == (0 if content == given else 1)
+    assert isinstance(done.exception, ConfigurationError)
+    with Vault.open(url) as vault:
+        assert {thread.thread_id for thread in vault.threads()} == {"ann's", "bob's", "old", "waits"}
+
+
+def test_receipts_of_a_run_that_was_killed_are_kept_by_the_next(url: str, tmp_path: Path) -> None:
+    receipts = tmp_path / "receipts"
+    told("erase", "run", "ann", "--yes", url=url)  # killed before it wrote them
+    told("erase", "run", "bob", "--yes", "--receipts", str(receipts), url=url)
+    first, second = sorted(receipts.iterdir())
+    second.unlink()
+    before = first.stat().st_mtime_ns
+    assert read("erase", "resume", "--receipts", str(receipts), url=url) == []
+    assert sorted(receipts.iterdir()) == [first, second]
+    assert first.stat().st_mtime_ns == before, "what is there stays"
+    key = read("erase", "keys", url=url)[-1]["public_key"]
+    assert read("erase", "verify-receipts", str(receipts), "--public-key", key, url=url)["genuine"] == 2
+
+
 def test_a_hold_stops_an_erasure(url: str) -> None:
     told("hold", "ann", "case 7", url=url)
     assert read("erase", "plan", "ann", url=url)[0]["held"] == "case 7"

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from stepvault import Vault
 from stepvault.erasure import commits_to
 
@@ -50,6 +52,41 @@ def test_it_survives_being_killed_anywhere(tmp_path: Path) -> None:
         vault.erasure.release("grace")
     assert subprocess.run(words, capture_output=True, timeout=100, check=True).stdout.endswith(b"none missing\n")
     assert len(list((out / "receipts").glob("*.json"))) == 3
+
+
+def test_what_a_killed_run_did_not_note_is_found(tmp_path: Path) -> None:
+    """Also what was erased by somebody else meanwhile."""
+    url, requests = job().make_demo(tmp_path)
+    with Vault.open(url) as vault:
+        vault.erasure.erase("ada")
+        vault.erasure.rotate_signing_key()
+        assert job().Job(vault, tmp_path / "out").run(requests) == 1
+        kept = [json.loads(path.read_text()) for path in sorted((tmp_path / "out" / "receipts").iterdir())]
+        assert kept == vault.erasure.receipts()
+        theirs = json.loads((tmp_path / "out" / "exports" / "T-1.receipt.json").read_text())
+        assert theirs["receipt"]["removed"]["threads"] == 1
+
+
+@pytest.mark.parametrize(
+    "row", ["T-1,alan,twice", ",alan,none", "../T-4,alan,away", "T-4,,nobody", "T-4,alan", "T-4,alan,x,y"]
+)
+def test_a_list_that_cannot_be_meant_is_refused_whole(tmp_path: Path, row: str) -> None:
+    url, requests = job().make_demo(tmp_path)
+    requests.write_text(requests.read_text() + row + "\n")
+    with Vault.open(url) as vault:
+        with pytest.raises(SystemExit, match=r"request [14] is not"):
+            job().Job(vault, tmp_path / "out").run(requests)
+        assert len(vault.threads()) == 3
+
+
+def test_a_row_that_cannot_be_answered_stops_no_other(tmp_path: Path) -> None:
+    url, requests = job().make_demo(tmp_path)
+    requests.write_text(f"\ufeffticket,person,reason\nT-1,{'a' * 5000},long\nT-2,ada,art. 17\n", encoding="utf-8")
+    with Vault.open(url) as vault:
+        assert job().Job(vault, tmp_path / "out").run(requests) == 1
+        requests.write_text("ticket,person,reason\nT-2,alan,of another day\n")
+        assert job().Job(vault, tmp_path / "out").run(requests) == 1
+        assert {thread.thread_id for thread in vault.threads()} == {"chat with grace", "chat with alan"}
 
 
 def killed_at_line(number: int, words: list[str]) -> int:

@@ -18,6 +18,7 @@ from stepvault.erasure import PurgeStep, SigningKey, digest_of, public_key_of, s
 
 _RECEIPTS, _SIGNING = "receipts", "signing"
 _LAST = b"last"
+_PAGE = 100
 
 
 def first(scope: Scope, issuer: str, current: Request) -> Op[Request]:
@@ -84,6 +85,20 @@ def _issue(scope: Scope, issuer: str, current: Request, place: bytes, kept: dict
         ]
         if (yield from scope.core.dialect.write_docs(space(scope, _RECEIPTS), changes, durable=True)):
             return stored
+
+
+def every(scope: Scope) -> Op[list[dict[str, Any]]]:
+    """Every receipt of this tenant, in the order of their numbers."""
+    found: list[dict[str, Any]] = []
+    for prefix in (b"r", b"f"):
+        after = b""
+        while True:
+            docs = yield from scope.core.dialect.docs(space(scope, _RECEIPTS), prefix, after, _PAGE)
+            found += [scope.native.loads(doc.body)["receipt"] for doc in docs]
+            if len(docs) < _PAGE:
+                break
+            after = docs[-1].key
+    return sorted(found, key=lambda receipt: receipt["number"])
 
 
 def _shown(steps: list[PurgeStep]) -> list[dict[str, Any]]:

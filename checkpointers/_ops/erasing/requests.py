@@ -106,18 +106,6 @@ def unpurged(scope: Scope) -> Op[list[str]]:
     return (yield from _marked(scope, _UNPURGED))
 
 
-def finished(scope: Scope) -> Op[list[Request]]:
-    """The requests that have a receipt, the oldest first."""
-    found: list[Request] = []
-    after = b""
-    while True:
-        docs = yield from scope.core.dialect.docs(space(scope, SPACE), _REQUEST, after, _PAGE)
-        found += [request for doc in docs if (request := _unpack(scope, doc.body)).state == "receipted"]
-        if len(docs) < _PAGE:
-            return sorted(found, key=lambda request: request.requested)
-        after = docs[-1].key
-
-
 def _marked(scope: Scope, prefix: bytes) -> Op[list[str]]:
     found: dict[str, None] = {}
     after = b""

@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -242,18 +243,19 @@ def person(subject: str) -> str:
 
 
 def text_of(path: str | Path) -> str:
-    """The text of a file.
+    """The text of a file; `-` is standard input.
 
     Raises:
         ConfigurationError: It is no text.
     """
     try:
-        return Path(path).read_text(encoding="utf-8")
+        read = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        return read.decode("utf-8-sig")  # Windows marks files as text
     except UnicodeDecodeError as exc:
-        raise ConfigurationError(f"{path} is no UTF-8 text.") from exc
+        source = "Standard input" if path == "-" else path
+        raise ConfigurationError(f"{source} is no UTF-8 text.") from exc
 
 
 def lines_of(path: str) -> Iterable[str]:
-    """The non-empty lines of a file; `-` is standard input."""
-    text = sys.stdin.read() if path == "-" else text_of(path)
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    """The non-empty lines of a file; `-` is standard input. Nothing else ends a line: an id is not cut in two."""
+    return [line.strip() for line in re.split("\r\n|\r|\n", text_of(path)) if line.strip()]

@@ -31,7 +31,7 @@ app = typer.Typer(no_args_is_help=True, help="Forget a person, with proof.")
 Journal = Annotated[str | None, typer.Option(help="file outside the database that tombstones are written to")]
 From = Annotated[str | None, typer.Option("--from", help="file with one person per line; - is standard input")]
 Vacuum = Annotated[bool, typer.Option("--vacuum", help="have the purge rewrite files too, which holds others up")]
-Receipts = Annotated[str | None, typer.Option(help="folder to write receipts to")]
+Receipts = Annotated[str | None, typer.Option(help="folder to keep all receipts in, those of earlier runs too")]
 Personal = Annotated[
     list[str] | None,
     typer.Option("--personal-field", help="a field to blank in threads that are anonymised, or NAME=TEXT to put there"),
@@ -42,6 +42,7 @@ Keys = Annotated[list[str], typer.Option("--public-key", help="64 hexadecimal di
 def _people(subject: str | None, source: str | None) -> list[str]:
     if subject and source:
         raise typer.BadParameter("name a person or give --from FILE, not both")
+    source = "-" if subject == "-" else source
     people = list(cli.lines_of(source)) if source else [subject] if subject else []
     if not people:
         raise typer.BadParameter("name a person, or give --from FILE")
@@ -98,18 +99,18 @@ def run(
         cli.dry_run("Nothing was erased.")
         return
     chosen = shared or ("anonymise" if own == "anonymise" else "keep")
-    erasure = cli.open_vault(context, journal=journal, personal_fields=_fields(personal), vacuum=vacuum).erasure
+    vault = cli.open_vault(context, journal=journal, personal_fields=_fields(personal), vacuum=vacuum)
     _make(receipts)
     with cli.working("erasing", len(people)) as told:
 
         def progress(request: ErasureRequest) -> None:
             told(f"{request.state}, {_removed(request)}", advance=request.state == "receipted")
 
-        outcomes = erasure.erase_many(people, shared=chosen, own=own, reason=reason, progress=progress)
+        outcomes = vault.erasure.erase_many(people, shared=chosen, own=own, reason=reason, progress=progress)
     cli.show(
         context, [_row(n, outcome) for n, outcome in enumerate(outcomes, 1)], ("row", "request", "state", "removed")
     )
-    _keep(outcomes, receipts)
+    _keep([vault], receipts)
     failed = [outcome for outcome in outcomes if isinstance(outcome, StepvaultError)]
     for said in dict.fromkeys(explained(exc) for exc in failed if explained(exc) != str(exc)):
         cli.aside.print(escape(said))
@@ -141,14 +142,15 @@ def _make(folder: str | None) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
 
 
-def _keep(outcomes: Sequence[ErasureRequest | StepvaultError], folder: str | None) -> None:
-    """Write receipts to a folder; files written before stay as they are."""
-    for outcome in outcomes:
-        if folder is None or isinstance(outcome, StepvaultError) or outcome.receipt is None:
-            continue
-        for receipt in (outcome.receipt["receipt"], *outcome.follow_ups):
-            path = Path(folder, f"{receipt['number']:08}-{receipt['receipt']}.json")
-            path.write_text(json.dumps(receipt, indent=2) + "\n", encoding="utf-8")
+def _keep(views: Sequence[Vault], folder: str | None) -> None:
+    """Write the receipts to a folder that are not there; those of a run that was killed are not."""
+    for view in views if folder is not None else ():
+        for receipt in view.erasure.receipts():
+            path = Path(str(folder), f"{receipt['number']:08}-{receipt['receipt']}.json")
+            if not path.exists():
+                unfinished = path.with_suffix(".part")
+                unfinished.write_text(json.dumps(receipt, indent=2) + "\n", encoding="utf-8")
+                unfinished.replace(path)
 
 
 @app.command()
@@ -181,9 +183,10 @@ def resume(
     vault = cli.open_vault(context, journal=journal, personal_fields=_fields(personal), vacuum=vacuum)
     _make(receipts)
     with cli.working("erasing"):
-        done = [one for view in _views(context, vault, journal) for one in view.erasure.resume()]
+        views = _views(context, vault, journal)
+        done = [one for view in views for one in view.erasure.resume()]
     cli.show(context, done, ("id", "state", "counts"))
-    _keep(done, receipts)
+    _keep(views, receipts)
 
 
 @app.command()
@@ -198,9 +201,10 @@ def reconcile(
         raise ConfigurationError("There is no such journal; without it, who was erased is not known.")
     vault = cli.open_vault(context, journal=journal, personal_fields=_fields(personal))
     _make(receipts)
-    done = [one for view in _views(context, vault, journal) for one in view.erasure.reconcile()]
+    views = _views(context, vault, journal)
+    done = [one for view in views for one in view.erasure.reconcile()]
     cli.show(context, done, ("id", "state", "counts"))
-    _keep(done, receipts)
+    _keep(views, receipts)
 
 
 @app.command()
