@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import aiosqlite
 import psycopg
 import pytest
 import redis
@@ -28,6 +29,7 @@ from stepvault.encryption import Keyring
 KEYRING = Keyring({"test": bytes(range(32))})
 MODES = ("sync", "async")  # of one saver object
 AIO = "aio"  # the async half under its official name
+GIVEN = "given"  # the same, on a connection that the application has opened
 
 
 class AsAsync(BaseCheckpointSaver[Any]):
@@ -102,12 +104,15 @@ class Database:
     def unprepared(self, **options: Any) -> Any:
         """A saver as an application makes it, without `setup`."""
         module, name = self.module, self.saver_class
-        if self.mode == AIO:
+        if self.mode in (AIO, GIVEN):
             module, name = f"{module}.aio", f"Async{name}"
         factory = getattr(importlib.import_module(module), name)
-        saver = factory.from_conn_string(self.url, **self.options, **options)
+        saver = self._made(factory, self.options | options)
         self._opened.append(saver)
         return saver
+
+    def _made(self, factory: Any, options: dict[str, Any]) -> Any:
+        return factory.from_conn_string(self.url, **options)
 
     async def raw(self, **options: Any) -> Any:
         """A saver with its tables, for graphs."""
@@ -141,6 +146,22 @@ class SqliteDatabase(Database):
     saver_class = "SqliteSaver"
     fixture = "sqlite_file"
     server = False
+    modes = (*MODES, AIO, GIVEN)
+
+    def __init__(self, mode: str, url: str) -> None:
+        super().__init__(mode, url)
+        self._given: list[aiosqlite.Connection] = []
+
+    def _made(self, factory: Any, options: dict[str, Any]) -> Any:
+        if self.mode != GIVEN:
+            return super()._made(factory, options)
+        self._given.append(aiosqlite.connect(self.url))
+        return factory(self._given[-1], **options)
+
+    async def close(self) -> None:
+        await super().close()
+        for connection in self._given:
+            await connection.close()
 
     def content(self) -> bytes:
         with contextlib.closing(sqlite3.connect(self.url)) as connection:

@@ -9,10 +9,10 @@ import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import ALL_CAPABILITIES
 
-from tests.contract.matrix import AIO, MODES, Database, matrix
+from tests.contract.matrix import AIO, GIVEN, MODES, Database, matrix
 
 
-@pytest.mark.parametrize("database", matrix((*MODES, AIO)), indirect=True)
+@pytest.mark.parametrize("database", matrix((*MODES, AIO, GIVEN)), indirect=True)
 async def test_every_capability_passes_in_full(database: Database) -> None:
     @checkpointer_test(name=f"{database.name}-{database.mode}")
     async def savers() -> AsyncGenerator[Any, None]:

@@ -13,7 +13,7 @@ import pytest
 
 from stepvault.errors import EventLoopError
 from tests.contract.building import config, id_of, put, whole
-from tests.contract.matrix import AIO, Database, matrix
+from tests.contract.matrix import AIO, GIVEN, Database, matrix
 
 ITEMS = ["x" * 700, "y" * 700]
 
@@ -30,7 +30,7 @@ async def slowly_cancelled(coroutine: Any, delay: float) -> bool:
     return True
 
 
-@pytest.mark.parametrize("database", matrix(("async", AIO)), indirect=True)
+@pytest.mark.parametrize("database", matrix(("async", AIO, GIVEN)), indirect=True)
 async def test_cancelled_puts_are_stored_whole_or_not_at_all(database: Database) -> None:
     saver = await database.saver()
     lot = random.Random(5)
@@ -52,7 +52,7 @@ async def test_cancelled_puts_are_stored_whole_or_not_at_all(database: Database)
     assert (await saver.aget_tuple(child)).checkpoint["channel_values"]["items"] == [*ITEMS, "after all"]
 
 
-@pytest.mark.parametrize("database", matrix(("async", AIO)), indirect=True)
+@pytest.mark.parametrize("database", matrix(("async", AIO, GIVEN)), indirect=True)
 async def test_a_crowd_of_which_half_is_cancelled(database: Database) -> None:
     saver = await database.saver()
     first = await put(saver, {"items": ITEMS})

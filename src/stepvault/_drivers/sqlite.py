@@ -21,6 +21,7 @@ from stepvault.errors import ConfigurationError, StorageUnavailableError
 
 T = TypeVar("T")
 
+_shared: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # locks of given connections, by id
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 
@@ -46,13 +47,12 @@ class SqliteDriver:
             raise ConfigurationError(f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}.")
         check_seconds("busy_timeout", busy_timeout)
         self.path = path
-        self.lock = threading.RLock()
+        self.lock = _lock_of(connection)
         self._given = connection
         self._connection: sqlite3.Connection | None = None
         self.cursor: Any = None  # one for all: no statement is left half read
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
-        self.level = 2  # SQLite's own default, FULL
         self._closed = False
         self._file: tuple[int, int] | None = None
         self._pid = os.getpid()
@@ -125,7 +125,6 @@ class SqliteDriver:
                 raise
         if self._synchronous or owned:
             cursor.execute(f"PRAGMA synchronous = {(self._synchronous or 'NORMAL').upper()}")
-        self.level = cursor.execute("PRAGMA synchronous").fetchone()[0]
 
     def _after_fork(self) -> None:
         """A connection does not survive a fork: leave the parent's alone and open our own."""
@@ -187,7 +186,7 @@ class SqliteDriver:
         """Run a batch in one transaction; one that only reads waits for no writer, a query alone needs none."""
         if batch.outside:
             return self._outside(batch)
-        with _Session(self, _mode_of(batch), batch.durable) as session:
+        with _Session(self, mode_of(batch), batch.durable) as session:
             return session.execute(batch)
 
     def session(self, mode: Mode) -> _Session:
@@ -206,7 +205,7 @@ class SqliteDriver:
 
     def joins(self, batch: Batch) -> bool:
         """Whether a batch may share a transaction with others."""
-        return not batch.durable and not batch.outside and _mode_of(batch) == "write"
+        return not batch.durable and not batch.outside and mode_of(batch) == "write"
 
     def execute_together(self, batches: Sequence[Batch]) -> list[list[Any]]:
         """Run batches in one transaction, each of them whole or not at all; if that fails, none of them."""
@@ -217,13 +216,14 @@ class SqliteDriver:
 class _Session:
     """One transaction, from entering it to leaving it; `mode` None: none but the one every statement has by itself."""
 
-    __slots__ = ("_driver", "_durable", "_ending", "_lock", "_mode", "_nested", "cursor", "refused")
+    __slots__ = ("_driver", "_durable", "_ending", "_level", "_lock", "_mode", "_nested", "cursor", "refused")
 
     def __init__(self, driver: SqliteDriver, mode: Mode | None, durable: bool = False) -> None:
         self._driver = driver
         self._lock = driver.lock  # a fork renews that of the driver
         self._mode = mode
         self._durable = durable
+        self._level: int | None = None  # `PRAGMA synchronous` to go back to
         self._nested = False
         self._ending = True
         self.cursor: Any = None
@@ -242,6 +242,7 @@ class _Session:
                 self._ending = False
             else:
                 if self._durable:
+                    self._level = self.cursor.execute("PRAGMA synchronous").fetchone()[0]
                     self.cursor.execute("PRAGMA synchronous = FULL")
                 self.cursor.execute("BEGIN IMMEDIATE" if self._mode == "write" else "BEGIN")
         except BaseException as exc:
@@ -271,10 +272,9 @@ class _Session:
             raise ours(exc, self._driver.path) from exc
 
     def _leave(self) -> None:
-        driver = self._driver
         try:
-            if self._durable and self.cursor is not None and not self._nested:
-                self.cursor.execute(f"PRAGMA synchronous = {driver.level}")
+            if self._level is not None:
+                self.cursor.execute(f"PRAGMA synchronous = {self._level}")
         finally:
             self._lock.release()
 
@@ -329,7 +329,14 @@ def path_of(conn_string: str | os.PathLike[str]) -> str:
     return path
 
 
-def _mode_of(batch: Batch) -> Mode | None:
+def _lock_of(connection: sqlite3.Connection | None) -> Any:
+    """A lock for a driver, that of the others on the same connection: it has one transaction, whoever shares it."""
+    lock = threading.RLock()
+    return lock if connection is None else _shared.setdefault(id(connection), lock)
+
+
+def mode_of(batch: Batch) -> Mode | None:
+    """The transaction that a batch needs; None: none, it is one query."""
     for statement in batch.statements:
         assert isinstance(statement, Stmt)
         if not statement.sql.startswith("SELECT"):
