@@ -22,7 +22,9 @@ import aiosqlite
 import psycopg
 import pytest
 import redis
+import redis.asyncio
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from psycopg.rows import dict_row
 
 from stepvault.encryption import Keyring
 
@@ -88,13 +90,15 @@ class Database:
     fixture: ClassVar[str]  # gives an empty database
     server: ClassVar[bool] = True
     options: ClassVar[dict[str, Any]] = {}
-    modes: ClassVar[Sequence[str]] = (*MODES, AIO)
+    modes: ClassVar[Sequence[str]] = (*MODES, AIO, GIVEN)
+    given_as: ClassVar[str] = "conn"
     sealed: ClassVar[bool] = False
 
     def __init__(self, mode: str, url: str) -> None:
         self.mode = mode
         self.url = url
         self._opened: list[Any] = []
+        self._connections: list[Any] = []
 
     @classmethod
     def exists(cls) -> bool:
@@ -103,20 +107,28 @@ class Database:
 
     def unprepared(self, **options: Any) -> Any:
         """A saver as an application makes it, without `setup`."""
-        module, name = self.module, self.saver_class
-        if self.mode in (AIO, GIVEN):
-            module, name = f"{module}.aio", f"Async{name}"
-        factory = getattr(importlib.import_module(module), name)
-        saver = self._made(factory, self.options | options)
+        saver = self._factory().from_conn_string(self.url, **self.options, **options)
         self._opened.append(saver)
         return saver
 
-    def _made(self, factory: Any, options: dict[str, Any]) -> Any:
-        return factory.from_conn_string(self.url, **options)
+    def _factory(self) -> Any:
+        module, name = self.module, self.saver_class
+        if self.mode in (AIO, GIVEN):
+            module, name = f"{module}.aio", f"Async{name}"
+        return getattr(importlib.import_module(module), name)
+
+    async def _given(self, **options: Any) -> Any:
+        connection = await self.connection()
+        self._connections.append(connection)
+        return self._factory()(**{self.given_as: connection}, **self.options, **options)
+
+    async def connection(self) -> Any:
+        """A connection as an application opens it."""
+        raise NotImplementedError
 
     async def raw(self, **options: Any) -> Any:
         """A saver with its tables, for graphs."""
-        saver = self.unprepared(**options)
+        saver = await self._given(**options) if self.mode == GIVEN else self.unprepared(**options)
         await self.under_async_names(saver).asetup()
         return saver
 
@@ -130,6 +142,9 @@ class Database:
     async def close(self) -> None:
         while self._opened:
             await self.under_async_names(self._opened.pop()).aclose()
+        while self._connections:
+            connection = self._connections.pop()
+            await (connection.aclose() if hasattr(connection, "aclose") else connection.close())
 
     def content(self) -> bytes:
         """Everything that is stored, as it is stored: to look for what must not be there."""
@@ -146,22 +161,9 @@ class SqliteDatabase(Database):
     saver_class = "SqliteSaver"
     fixture = "sqlite_file"
     server = False
-    modes = (*MODES, AIO, GIVEN)
 
-    def __init__(self, mode: str, url: str) -> None:
-        super().__init__(mode, url)
-        self._given: list[aiosqlite.Connection] = []
-
-    def _made(self, factory: Any, options: dict[str, Any]) -> Any:
-        if self.mode != GIVEN:
-            return super()._made(factory, options)
-        self._given.append(aiosqlite.connect(self.url))
-        return factory(self._given[-1], **options)
-
-    async def close(self) -> None:
-        await super().close()
-        for connection in self._given:
-            await connection.close()
+    async def connection(self) -> Any:
+        return await aiosqlite.connect(self.url)
 
     def content(self) -> bytes:
         with contextlib.closing(sqlite3.connect(self.url)) as connection:
@@ -191,6 +193,9 @@ class PostgresDatabase(Database):
     saver_class = "PostgresSaver"
     fixture = "postgres_clean_url"
 
+    async def connection(self) -> Any:
+        return await psycopg.AsyncConnection.connect(self.url, autocommit=True, row_factory=dict_row)
+
     def content(self) -> bytes:
         with psycopg.connect(self.url) as connection:
             tables = [name.encode() for name in _tables(connection)]
@@ -210,6 +215,10 @@ class RedisDatabase(Database):
     module = "stepvault.checkpointers.redis"
     saver_class = "RedisSaver"
     fixture = "redis_url"
+    given_as = "redis_client"
+
+    async def connection(self) -> Any:
+        return redis.asyncio.Redis.from_url(self.url)
 
     def _nodes(self) -> Sequence[redis.Redis]:
         return [redis.Redis.from_url(self.url)]
