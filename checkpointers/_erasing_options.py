@@ -19,12 +19,17 @@ def checked_hooks(given: Any) -> Hooks:
         ConfigurationError: Something cannot be called, or would have to be awaited.
     """
     hooks = {} if given is None else given
-    if not isinstance(hooks, Mapping) or not all(map(callable, hooks.values())):
+    if not isinstance(hooks, Mapping) or not all(map(callable, hooks.values())) or not all(map(_is_clean, hooks)):
         raise ConfigurationError('hooks are functions by their names, such as {"crm": delete_contact}.')
     for name, hook in hooks.items():
         if inspect.iscoroutinefunction(hook):  # nobody would await it, and the receipt would say that it was told
             raise ConfigurationError(f"The hook {name!r} is a coroutine function; pass a plain one.")
     return hooks
+
+
+def _is_clean(text: Any) -> bool:
+    """Whether something is text that a receipt can say: in UTF-8, so without lone surrogates."""
+    return isinstance(text, str) and text == text.encode("utf-8", "ignore").decode()
 
 
 def checked_issuer(given: Any) -> str:
@@ -33,9 +38,9 @@ def checked_issuer(given: Any) -> str:
     Raises:
         ConfigurationError: It is no text.
     """
-    if not isinstance(given, str):
-        raise ConfigurationError(f"issuer is who erases, in words, not {type(given).__name__}.")
-    return given
+    if not _is_clean(given):
+        raise ConfigurationError(f"issuer is who erases, in words as UTF-8 has them, not {given!r}.")
+    return str(given)
 
 
 def checked_reason(given: Any) -> str:

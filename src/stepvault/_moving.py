@@ -1,8 +1,9 @@
-"""People when a vault is copied: who was erased where the copy goes stays erased; links and holds go along."""
+"""People when a vault is copied: who was erased, in either, stays erased; links and holds go along."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from stepvault._core.people import named_in
 from stepvault._core.plan import Op
 from stepvault.checkpointers._ops import people, subjects
 from stepvault.checkpointers._ops.context import Scope
-from stepvault.checkpointers._ops.erasing import planning
+from stepvault.checkpointers._ops.erasing import planning, stones
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.errors import SubjectErasedError
 
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 _PAGE = 200
 _NAMESPACES = 10_000
 
+logger = logging.getLogger("stepvault")
+
 
 def bring(source: Vault, target: Vault) -> None:
-    """Make known in the target which ids are one person's, and whose data is held.
+    """Make known in the target which ids are one person's, whose data is held, and who was erased.
 
     Raises:
         SubjectErasedError: Somebody whose data is to be copied was erased there.
@@ -41,6 +44,28 @@ def bring(source: Vault, target: Vault) -> None:
         saver._run(people.link(saver._scope, link))
     for name, reason in holds.items():
         saver._run(planning.hold(saver._scope, name, reason))
+    _bring_stones(source, target)
+
+
+def _bring_stones(source: Vault, target: Vault) -> None:
+    """Close the door in the target too, behind whom the source closed it.
+
+    Where each is sealed with marks of its own, those of one say nothing in the other.
+    """
+    origin, saver, probe = source.checkpointer._scope, target.checkpointer, bytes(16)
+    marked: Callable[[bytes], bytes] | None = None
+    if origin.mark(probe) == probe:
+        marked = saver._scope.mark
+    elif origin.mark(probe) == saver._scope.mark(probe):
+        marked = bytes
+    found = iter(source.checkpointer._run(stones.standing(origin)).items())
+    if marked is None:
+        if next(found, None):
+            logger.warning("Nobody who was erased is known in the copy: it is sealed with keys of its own.")
+        return
+    while part := dict(islice(found, _PAGE)):
+        shut = saver._run(stones.bring(saver._scope, {marked(mark): stone for mark, stone in part.items()}))
+        saver._run(target.erasure._eraser.items.refuse(shut))
 
 
 def _names(source: Vault) -> Iterator[str]:

@@ -14,6 +14,7 @@ from stepvault._core.plan import Batch, Op, Stmt
 from stepvault._drivers.sqlite import path_of
 from stepvault._moving import bring
 from stepvault.checkpointers._ops import measuring, people, refreshing, sweeping
+from stepvault.checkpointers._ops.subjects import TOMBSTONES
 from stepvault.copying import copy_all
 from stepvault.errors import ConfigurationError, StorageError, SubjectErasedError
 from stepvault.overview import BackupReport, Health, Stats, StatsBy
@@ -156,7 +157,9 @@ def _backup(vault: Vault, url: str) -> BackupReport:
         target.setup()
         if len(target.threads(limit=1)) or target.store.list_namespaces(limit=1):
             raise ConfigurationError("There is something in the database to back up to; give an empty one.")
-        names = {text_of(tenant) for tenant in saver._run(saver._core.dialect.tenants())} | {""}
+        dialect = saver._core.dialect
+        tenants = saver._run(dialect.tenants()) + saver._run(dialect.tenants_with(TOMBSTONES.encode()))
+        names = {text_of(tenant) for tenant in tenants} | {""}
         threads = items = 0
         for name in sorted(names):
             source, into = (vault.for_tenant(name), target.for_tenant(name)) if name else (vault, target)

@@ -16,6 +16,9 @@ SLIPS = [
     [("users",)],
     [()],
     [("users", 5, "{subject}")],
+    [("users.{subject}",)],
+    [("users", "", "{subject}")],
+    [("{subject}-{subject}",)],
 ]
 
 
@@ -35,6 +38,12 @@ def test_personal_fields_that_are_no_names_are_refused(slip: Any) -> None:
         pytest.raises(ConfigurationError, match="personal_fields"),
     ):
         vault.erasure.anonymise("ann")
+
+
+@pytest.mark.parametrize("wrong", [{"issuer": "\ud800"}, {"hooks": {"\ud800": print}}, {"hooks": {5: print}}])
+def test_what_no_receipt_can_say_is_refused_before_anything_is_erased(wrong: dict[str, Any]) -> None:
+    with Vault.open("memory://", **wrong) as vault, pytest.raises(ConfigurationError):
+        vault.erasure.erase("ann")
 
 
 def test_one_person_is_no_list_of_people() -> None:

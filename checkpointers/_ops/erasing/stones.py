@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import ormsgpack
@@ -11,15 +11,39 @@ from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.spaces import space
-from stepvault.checkpointers._ops.subjects import TOMBSTONES
+from stepvault.checkpointers._ops.subjects import SUBJECTS, TOMBSTONES
 
 Stone: TypeAlias = "dict[str, Any]"
+_PAGE = 500
 
 
 def read(scope: Scope, marks: Sequence[bytes]) -> Op[dict[bytes, Stone]]:
     """The tombstones of these people, those of people who were let in again too."""
     docs = yield from scope.core.dialect.get_docs(space(scope, TOMBSTONES), marks)
     return {doc.key: ormsgpack.unpackb(doc.body) for doc in docs}
+
+
+def standing(scope: Scope) -> Op[dict[bytes, Stone]]:
+    """Every tombstone that stands."""
+    found: dict[bytes, Stone] = {}
+    after = b""
+    while True:
+        docs = yield from scope.core.dialect.docs(space(scope, TOMBSTONES), b"", after, _PAGE)
+        found.update((doc.key, stone) for doc in docs if (stone := ormsgpack.unpackb(doc.body)).get("standing"))
+        if len(docs) < _PAGE:
+            return found
+        after = docs[-1].key
+
+
+def bring(scope: Scope, brought: Mapping[bytes, Stone]) -> Op[list[bytes]]:
+    """Write tombstones of another database, of whom this one knows nothing at all; whose they are."""
+    present = yield from read(scope, list(brought))
+    shut: list[bytes] = []
+    for mark in brought.keys() - present.keys():
+        if not (yield from scope.core.dialect.docs(space(scope, SUBJECTS), mark, b"", 1)):
+            shut.append(mark)
+    yield from _write(scope, {mark: brought[mark] for mark in shut})
+    return shut
 
 
 def close(scope: Scope, marks: Sequence[bytes], request_id: str, now: int) -> Op[None]:
@@ -49,7 +73,7 @@ def lift(scope: Scope, mark: bytes, stone: Stone) -> Op[None]:
     yield from _write(scope, {mark: {**stone, "standing": False}})
 
 
-def _write(scope: Scope, stones: dict[bytes, Any]) -> Op[None]:
+def _write(scope: Scope, stones: Mapping[bytes, Any]) -> Op[None]:
     changes = [
         DocChange(mark, None if stone is None else ormsgpack.packb(stone), scope.core.random(8))
         for mark, stone in stones.items()

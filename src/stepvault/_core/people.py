@@ -67,6 +67,11 @@ def checked_patterns(patterns: Any) -> Sequence[Sequence[str]] | None:
                 f'subject_patterns is a list of tuples of labels such as [("users", "u-{HOLE}")]; {pattern!r} is none, '
                 f"or has no {HOLE}."
             )
+        if any(not label or "." in label or "\0" in label or label.count(HOLE) > 1 for label in labels):
+            raise ConfigurationError(
+                f"{pattern!r} of subject_patterns fits no namespace: a label is not empty, has no period and no NUL, "
+                f"and {HOLE} once at most."
+            )
     return patterns  # type: ignore[no-any-return]
 
 

@@ -178,6 +178,25 @@ async def test_any_change_of_a_receipt_shows(vaults: Vaults) -> None:
     assert (report.genuine, sorted(report.forged)) == (1, ["b", "c", "d"])
 
 
+async def test_a_copy_keeps_the_door_shut(vaults: Vaults) -> None:
+    """But not behind whom only the target knows."""
+    target = vaults.open()
+    put(target, "carl's own", user_id="carl")
+    with Vault.open("memory://") as source:
+        for person in ("ann", "bob", "carl"):
+            source.erasure.erase(person)
+        source.erasure.readmit("bob")
+        assert copy_over(source, target) == (0, 0)
+    with pytest.raises(SubjectErasedError):
+        put(target, "late", user_id="ann")
+    with pytest.raises(SubjectErasedError):
+        await vaults.named(target.store).aput(("memory", "ann"), "k", {})
+    for person in ("bob", "carl"):
+        put(target, "another", user_id=person)
+    target.erasure.readmit("ann")
+    put(target, "another", user_id="ann")
+
+
 async def test_a_copy_brings_nobody_back_and_keeps_links_and_holds(vaults: Vaults) -> None:
     target = vaults.open()
     with Vault.open("memory://") as source:
