@@ -205,7 +205,7 @@ class Dialect(Protocol):
         ...
 
     def warnings(self) -> Op[list[str]]:
-        """Settings of the server with which data may be lost."""
+        """What is wrong with a server that answers: settings with which data may be lost, or it takes no writes."""
         ...
 
     def now(self) -> Op[int]:

@@ -326,6 +326,17 @@ class PostgresDialect(Removing):
         return  # autovacuum does it
         yield
 
+    def warnings(self) -> Op[list[str]]:
+        ((read_only, may_write),) = yield from self._ask("standing")
+        found = []
+        if read_only:
+            found.append(
+                "This database takes no writes (a replica, or default_transaction_read_only): use the primary."
+            )
+        if not may_write:
+            found.append("This role lacks a privilege on a table; docs/postgres.md has the list.")
+        return found
+
     def now(self) -> Op[int]:
         rows = yield from self._ask("now")
         return cast(int, rows[0][0])

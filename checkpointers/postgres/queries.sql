@@ -149,6 +149,15 @@ SELECT x.i, t.no, t.uid, t.rev, t.extents, NULL::bytea
 FROM unnest(%(threads)s::bytea[]) WITH ORDINALITY x(thread, i)
 CROSS JOIN LATERAL (SELECT * FROM {thread} t WHERE t.tenant = %(tenant)s AND t.thread = x.thread OFFSET 0) t
 
+-- name: standing
+-- Whether the server takes no writes, and whether this role may do all that runs need. No quote ends the names.
+SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on', (
+    SELECT bool_and(has_table_privilege(of_ours, 'SELECT') AND has_table_privilege(of_ours, 'INSERT')
+        AND has_table_privilege(of_ours, 'UPDATE') AND has_table_privilege(of_ours, 'DELETE'))
+    FROM unnest(ARRAY[$sv_name${thread}$sv_name$, $sv_name${chunk}$sv_name$, $sv_name${checkpoint}$sv_name$,
+        $sv_name${write}$sv_name$, $sv_name${meta}$sv_name$, $sv_name${note}$sv_name$, $sv_name${doc}$sv_name$
+    ]::regclass[]) of_ours)
+
 -- name: now
 SELECT {now}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Batch, Command, Op
@@ -48,6 +50,7 @@ class RedisDialect(Listing, Copying, Documents):
         try:
             settings = yield from self._settings()
         except (ConfigurationError, StorageError) as exc:
+            yield Batch([Command(("PING",))])  # raises where more is wrong than that settings may not be read
             if not self._told:
                 self._told = True
                 _log.warning("CONFIG cannot be read (%s); make sure that maxmemory-policy is noeviction.", exc)
@@ -64,14 +67,22 @@ class RedisDialect(Listing, Copying, Documents):
         try:
             settings = yield from self._settings()
         except (ConfigurationError, StorageError):
-            return []
+            settings = []
         policies = dict.fromkeys(_policy(node)[0] for node in settings)
-        return [self._advice(policy) for policy in policies if policy != _SAFE]
+        found = [self._advice(policy) for policy in policies if policy != _SAFE]
+        try:
+            states = yield from self._of_each_node("INFO")
+        except (ConfigurationError, StorageError):
+            states = []
+        return found + list(dict.fromkeys(trouble for state in states for trouble in _troubles(state)))
 
     def _settings(self) -> Op[list[dict[str, str]]]:
         """What memory each node may use, and what it does when that is full."""
-        (replies,) = yield Batch([Command(("CONFIG GET", "maxmemory*"))])
-        return list(replies) if isinstance(replies, list) or not isinstance(replies, dict) else [replies]
+        return (yield from self._of_each_node("CONFIG GET", "maxmemory*"))
+
+    def _of_each_node(self, *command: str) -> Op[list[dict[str, Any]]]:
+        (reply,) = yield Batch([Command(command)])
+        return [reply] if isinstance(reply, dict) else list(reply)
 
     def _advice(self, policy: str) -> str:
         if self._grace is None or not policy.startswith("volatile"):
@@ -84,6 +95,17 @@ class RedisDialect(Listing, Copying, Documents):
     def lock(self, key: ThreadKey) -> Op[None]:
         return  # correctness comes from revisions alone
         yield
+
+
+def _troubles(state: Mapping[str, Any]) -> Iterator[str]:
+    """Why a node refuses writes, by its INFO."""
+    if state.get("role") not in (None, "master"):
+        yield "This server is a replica and takes no writes: connect to the primary."
+    bound = int(state.get("maxmemory") or 0)
+    if bound and state.get("maxmemory_policy") == _SAFE and int(state.get("used_memory") or 0) >= bound:
+        yield "maxmemory is reached: writes are refused until memory is freed. Sweep, or raise it."
+    if state.get("aof_last_write_status") == "err":
+        yield "The append-only file cannot be written: writes are refused. Look at the disk and the server's log."
 
 
 def _policy(settings: dict[str, str]) -> tuple[str, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from stepvault._moving import bring
 from stepvault.checkpointers._ops import measuring, people, refreshing, sweeping
 from stepvault.checkpointers._ops.subjects import TOMBSTONES
 from stepvault.copying import copy_all
-from stepvault.errors import ConfigurationError, StorageError, SubjectErasedError
+from stepvault.errors import ConfigurationError, StepvaultError, SubjectErasedError
 from stepvault.overview import BackupReport, Health, Stats, StatsBy
 from stepvault.stores._ops import remove
 from stepvault.stores._ops import threads as store_threads
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from stepvault.checkpointers._shells import ExpiringSaver
     from stepvault.vault import Vault
 
+_NEARLY_FULL = 16 << 20
 _SQLITE = "sqlite:///"
 _PAGE = 200
 
@@ -50,20 +52,22 @@ class Upkeep:
         return await self._checkpointer._arun(measuring.stats(self._checkpointer._scope, by))
 
     def health(self) -> Health:
-        """Whether the database answers, and what waits. Raises nothing if it is down."""
+        """Whether the database answers, and what waits. Raises nothing if it does not, or refuses."""
         try:
-            return self._checkpointer._run(measuring.health(self._checkpointer._scope, free_disk(self._checkpointer)))
-        except StorageError as exc:
-            return Health(False, type(exc).__name__, free_disk=free_disk(self._checkpointer))
+            found = self._checkpointer._run(measuring.health(self._checkpointer._scope, free_disk(self._checkpointer)))
+        except StepvaultError as exc:
+            return Health(False, type(exc).__name__, str(exc), free_disk=free_disk(self._checkpointer))
+        return _and_file(found, self._checkpointer)
 
     async def ahealth(self) -> Health:
         """Async version of `health`."""
         try:
-            return await self._checkpointer._arun(
+            found = await self._checkpointer._arun(
                 measuring.health(self._checkpointer._scope, free_disk(self._checkpointer))
             )
-        except StorageError as exc:
-            return Health(False, type(exc).__name__, free_disk=free_disk(self._checkpointer))
+        except StepvaultError as exc:
+            return Health(False, type(exc).__name__, str(exc), free_disk=free_disk(self._checkpointer))
+        return _and_file(found, self._checkpointer)
 
     def sweep(
         self,
@@ -142,6 +146,19 @@ def free_disk(saver: Any) -> int | None:
     """Free bytes where the file of a saver lies."""
     file = file_of(saver)
     return shutil.disk_usage(file.absolute().parent).free if file is not None and file.parent.exists() else None
+
+
+def _and_file(found: Health, saver: Any) -> Health:
+    """What is wrong with a file, beside what its database says."""
+    file = file_of(saver)
+    if file is None or not file.exists():
+        return found
+    troubles = list(found.warnings)
+    if not os.access(file, os.W_OK) or not os.access(file.absolute().parent, os.W_OK):
+        troubles.append(f"{file} or its folder cannot be written by this user.")
+    if found.free_disk is not None and found.free_disk < _NEARLY_FULL:
+        troubles.append(f"The disk of {file} is nearly full: writes, sweeps and deletions need some of it.")
+    return replace(found, warnings=tuple(troubles))
 
 
 def _backup(vault: Vault, url: str) -> BackupReport:

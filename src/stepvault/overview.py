@@ -32,7 +32,8 @@ class Health:
 
     Attributes:
         reachable: Whether it answered.
-        error: The kind of error if it did not.
+        error: The kind of error if it did not, or not as it should.
+        reason: Its message; names the server, so it is for operators.
         clock: The database's clock.
         free_disk: Free bytes where an SQLite file lies; None where that is not known.
         overdue: Threads whose time to live is over and which no sweep has removed yet, of every tenant unless the
@@ -40,11 +41,12 @@ class Health:
         erasures: Erasures that are not finished; `vault.erasure.resume()` brings them to their end.
         unpurged: Finished erasures with purge steps to be tried again.
         sealed: Whether payloads are sealed.
-        warnings: Settings of the server with which data may be lost.
+        warnings: What is wrong although it answers: settings with which data may be lost, or it takes no writes.
     """
 
     reachable: bool
     error: str | None = None
+    reason: str | None = None
     clock: datetime | None = None
     free_disk: int | None = None
     overdue: int = 0

@@ -49,6 +49,7 @@ class RedisDialect(Exchanging, Walking):
         try:
             (replies,) = yield Batch([Command(("CONFIG GET", "maxmemory*"))])
         except (ConfigurationError, StorageError) as exc:
+            yield Batch([Command(("PING",))])  # raises where more is wrong than that settings may not be read
             logger.warning("CONFIG cannot be read (%s); make sure that maxmemory-policy is noeviction.", exc)
             return
         for reply in [replies] if isinstance(replies, dict) else replies:

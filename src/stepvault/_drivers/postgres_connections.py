@@ -101,12 +101,30 @@ class GivenAsyncConnection:
         """Nothing: it is its owner's to close."""
 
 
-@contextmanager
-def lent(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
-    """A living connection of a pool; dead ones go back and are replaced by it."""
-    while not is_alive(connection := pool.getconn()):
+def living(pool: ConnectionPool[Any]) -> Connection[Any]:
+    """Take a living connection out of a pool; dead ones go back and are replaced by it."""
+    while True:
+        connection: Connection[Any] = pool.getconn()
+        if is_alive(connection):
+            return connection
         connection.close()
         pool.putconn(connection)
+
+
+async def aliving(pool: AsyncConnectionPool[Any]) -> AsyncConnection[Any]:
+    """Async version of `living`."""
+    while True:
+        connection: AsyncConnection[Any] = await pool.getconn()
+        if is_alive(connection):
+            return connection
+        await connection.close()
+        await pool.putconn(connection)
+
+
+@contextmanager
+def lent(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
+    """A living connection of a pool."""
+    connection = living(pool)
     try:
         yield connection
     finally:
@@ -116,9 +134,7 @@ def lent(pool: ConnectionPool[Any]) -> Iterator[Connection[Any]]:
 @asynccontextmanager
 async def alent(pool: AsyncConnectionPool[Any]) -> AsyncIterator[AsyncConnection[Any]]:
     """Async version of `lent`."""
-    while not is_alive(connection := await pool.getconn()):
-        await connection.close()
-        await pool.putconn(connection)
+    connection = await aliving(pool)
     try:
         yield connection
     finally:

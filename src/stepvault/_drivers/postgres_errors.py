@@ -22,7 +22,8 @@ ROLLED_BACK = ("40001", "40P01")  # serialization failure, deadlock: surely noth
 UNPREPARED = ("26000", "42P05")  # a pooler has given us another session: prepared statements are not ours
 _LOST = ("57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04")  # the server ended this session
 _READ_ONLY = "25006"
-_UNKNOWN_NAME = ("42P01", "42703", "3F000")
+_UNKNOWN_NAME = ("42P01", "42703")
+_NO_SCHEMA = "3F000"
 _PRIVILEGE = "42501"
 _FULL = ("53100", "53200")
 _TOO_LARGE = "54000"
@@ -69,7 +70,15 @@ def error_of(exc: Error, where: str) -> StepvaultError:
 
 def _refusal(state: str | None, said: str, where: str) -> StepvaultError:
     if state in _UNKNOWN_NAME:
-        return MigrationRequiredError(f"{where} lacks tables of this version ({said}); call setup() once.")
+        return MigrationRequiredError(
+            f"{where} lacks tables of this version ({said}); call setup() once. If that was done, this role lacks "
+            "USAGE on their schema, or schema= or table_prefix= differ."
+        )
+    if state == _NO_SCHEMA:
+        return SchemaError(
+            f"{where}: this role may use no schema that is there ({said}). Grant it USAGE, and CREATE for setup(), or "
+            "name another with schema=."
+        )
     if state == _PRIVILEGE:
         return StorageError(
             f"The role of this connection lacks a privilege ({said}); see docs/postgres.md for the list."

@@ -18,10 +18,13 @@ from psycopg import AsyncConnection, Connection, IsolationLevel, OperationalErro
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
-from stepvault._drivers.postgres_connections import alent, lent
+from stepvault._drivers.postgres_connections import aliving, living
 from stepvault.errors import ConfigurationError, StorageUnavailableError
 
 _CLOSED = "This saver or store is closed; open a new one."
+# A pool waits longer after each attempt that fails, for minutes in the end. One that has given up begins anew with the
+# next call, so a server that is there again after an hour is found at once.
+_TRIES = 2.0
 _WHO = "SELECT pg_backend_pid()"  # a pooler answers with another process than the one it said we talk to
 _SQLALCHEMY = re.compile(r"^(postgres(?:ql)?)\+\w+://")
 
@@ -76,6 +79,7 @@ class PoolOptions:
             "min_size": 1,
             "max_size": 10,
             "timeout": self.pool_timeout,
+            "reconnect_timeout": _TRIES,
             **self.pool_config,
             "kwargs": {"prepare_threshold": threshold, **self.connection_arguments()},
             "open": False,
@@ -88,8 +92,10 @@ class PoolOptions:
 
     def unreachable(self, exc: OperationalError) -> StorageUnavailableError:
         """Why there is no connection, in the words of the server or the network."""
-        reason = str(exc).strip().split("\n")[0]
-        return StorageUnavailableError(f"{self.where()} gives no connection: {reason}.")
+        reason = str(exc).strip().split("\n")[0].rstrip(".")
+        full = "connection slots" in reason or "too many" in reason
+        advice = " Make pools smaller, raise max_connections, or put a pooler in front." if full else ""
+        return StorageUnavailableError(f"{self.where()} gives no connection: {reason}.{advice}")
 
 
 class UrlPool:
@@ -108,12 +114,20 @@ class UrlPool:
         if self._pid != os.getpid():  # neither threads nor connections survive a fork: leave the parent's alone
             self._pool, self._lock, self._pid = None, threading.Lock(), os.getpid()
         pool = self._pool or self._open()
+        connection = self._living(pool)
         try:
-            with lent(pool) as connection:
-                yield connection
+            yield connection
+        finally:
+            pool.putconn(connection)
+
+    def _living(self, pool: ConnectionPool[Any]) -> Connection[Any]:
+        try:
+            return living(pool)
         except PoolTimeout:
             self._connect().close()  # the pool hides why it has none; this says it, if it is not its size
-            raise
+            if not has_given_up(pool):
+                raise
+        return living(pool)  # the server is there again; asked anew, the pool tries at once
 
     def _open(self) -> ConnectionPool[Any]:
         with self._lock:
@@ -145,6 +159,11 @@ class UrlPool:
             pool.close()
 
 
+def has_given_up(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> bool:
+    """Whether a pool has no connection, and tries to make none until it is asked for one."""
+    return not pool.get_stats().get("pool_size")
+
+
 def _made(configure: Callable[[Connection[Any]], None] | None, connection: Connection[Any]) -> None:
     """What a new connection needs; said in BEGIN, the isolation costs no round trip of its own."""
     connection.isolation_level = IsolationLevel.READ_COMMITTED
@@ -172,12 +191,20 @@ class UrlPools:
     async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
         """A connection of this loop's pool."""
         pool = (await self._of_this_loop()).pool
+        connection = await self._living(pool)
         try:
-            async with alent(pool) as connection:
-                yield connection
+            yield connection
+        finally:
+            await pool.putconn(connection)
+
+    async def _living(self, pool: AsyncConnectionPool[Any]) -> AsyncConnection[Any]:
+        try:
+            return await aliving(pool)
         except PoolTimeout:
             await (await self._connect()).close()  # as in UrlPool
-            raise
+            if not has_given_up(pool):
+                raise
+        return await aliving(pool)
 
     async def _of_this_loop(self) -> _LoopPool:
         loop = asyncio.get_running_loop()

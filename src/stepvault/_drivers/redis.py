@@ -16,6 +16,7 @@ from stepvault._drivers.redis_aio import AsyncRedis
 from stepvault._drivers.redis_connect import Endpoint, check_options, cluster_of, endpoint_of, open_sync
 from stepvault._drivers.redis_errors import translated
 from stepvault._drivers.redis_settings import (
+    OF_EACH_NODE,
     ScriptText,
     Settings,
     apart,
@@ -120,9 +121,8 @@ class SyncRedis:
         if isinstance(statement, Command) and _is_cluster(client):
             if statement.args[0] == "SCAN":
                 return _scan(client, statement)
-            if statement.args[0] == "CONFIG GET":
-                replies = client.execute_command(*statement.args, target_nodes=redis.RedisCluster.PRIMARIES)
-                return replies.values() if isinstance(replies, dict) else [replies]
+            if statement.args[0] in OF_EACH_NODE:
+                return [client.execute_command(*statement.args, target_nodes=n) for n in client.get_primaries()]
         try:
             return client.execute_command(*self._settings.words(statement))
         except ResponseError as exc:

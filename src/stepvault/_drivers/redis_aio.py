@@ -17,6 +17,7 @@ from stepvault._core.plan import Batch, Command, Mode, Op, arun
 from stepvault._drivers.redis_connect import Endpoint, cluster_of, open_async
 from stepvault._drivers.redis_errors import translated
 from stepvault._drivers.redis_settings import (
+    OF_EACH_NODE,
     Settings,
     apart,
     is_unknown_script,
@@ -133,7 +134,7 @@ class AsyncRedis:
         if isinstance(statement, Command) and clustered:
             if statement.args[0] == "SCAN":
                 return await _scan(client, statement)
-            if statement.args[0] == "CONFIG GET":
+            if statement.args[0] in OF_EACH_NODE:
                 return [await client.execute_command(*statement.args, target_nodes=n) for n in client.get_primaries()]
         try:
             return await client.execute_command(*self._settings.words(statement))

@@ -24,11 +24,13 @@ _UNAVAILABLE: dict[tuple[type | str, ...], str] = {
     (exceptions.ClusterDownError, "CLUSTERDOWN"): "reports the cluster as down; retry when every slot is served",
     ("BUSY ",): "is busy with a script of somebody else; retry",
     ("NOREPLICAS",): "has too few replicas in reach for min-replicas-to-write; nothing was stored, retry",
+    ("max number of clients",): "has no connection left (maxclients); raise it, or use fewer (max_connections)",
     ("MISCONF",): "refuses writes because its last snapshot failed; see its log",
 }
 _PARTED = (exceptions.TryAgainError, "TRYAGAIN", "TTL exhausted")  # the last is redis-py's after some attempts
 _REFUSED: dict[tuple[type | str, ...], str] = {
     (exceptions.NoPermissionError, "NOPERM"): "does not permit a command this saver needs; docs/redis.md has the list",
+    ("DB index",): "has no database of this number; change the one at the end of the URL",
     (exceptions.AuthenticationError, exceptions.AuthorizationError, "NOAUTH", "WRONGPASS"): (
         "did not accept the user or password; put them into the URL or connection_args"
     ),
@@ -69,7 +71,8 @@ def _error(exc: Exception, where: str, key: bytes | None) -> Exception:
 
 def lost(where: str, exc: Exception) -> StorageUnavailableError:
     """A connection that failed and will be replaced: what was asked may be repeated."""
-    error = StorageUnavailableError(f"{where} cannot be reached ({type(exc).__name__}); retry.")
+    reason = (str(exc).strip().splitlines() or [type(exc).__name__])[0][:200].rstrip(".")
+    error = StorageUnavailableError(f"{where} cannot be reached ({reason}); retry.")
     error.repeat = True
     return error
 

@@ -12,6 +12,8 @@ from stepvault._core.numbers import check_count, check_seconds
 from stepvault._core.plan import Batch, Command, Script
 from stepvault.errors import StorageUnavailableError
 
+OF_EACH_NODE = ("CONFIG GET", "INFO")  # commands that a cluster answers with a list, a reply for each primary
+
 
 class ScriptText(NamedTuple):
     """A Lua script: its source, the digest a server knows it by, and whether it writes."""

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool.base import AttemptWithBackoff
 
 from stepvault.checkpointers.postgres import PostgresSaver
 from stepvault.errors import StorageUnavailableError
@@ -83,6 +84,23 @@ async def test_a_server_that_is_down_is_named(caller: Caller, postgres_server: P
     postgres_server.start()
     assert await Caller(saver, caller.way).get() == 1
     await Caller(saver, caller.way).close()
+    await saver.aclose()
+
+
+async def test_a_server_that_was_away_for_long_is_found_at_once(
+    caller: Caller, postgres_server: Postgres, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = PostgresSaver.from_conn_string(postgres_url, pool_timeout=3)
+    patient = Caller(saver, caller.way)
+    await patient.put("kept")
+    # After some minutes this is how long a pool waits between two attempts.
+    monkeypatch.setattr(AttemptWithBackoff, "INITIAL_DELAY", 60.0)
+    postgres_server.kill()
+    with pytest.raises(StorageUnavailableError, match=r"gives no connection.*refused"):
+        await patient.get()
+    postgres_server.start()
+    assert await patient.get() == "kept"
+    await patient.close()
     await saver.aclose()
 
 

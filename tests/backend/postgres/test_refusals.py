@@ -13,10 +13,12 @@ import psycopg
 import pytest
 import pytest_asyncio
 
+from stepvault import Vault
 from stepvault._drivers.postgres_errors import error_of
 from stepvault.checkpointers.postgres import PostgresSaver
 from stepvault.errors import (
     MigrationRequiredError,
+    SchemaError,
     StepvaultError,
     StorageCorruptError,
     StorageError,
@@ -68,6 +70,32 @@ async def refused(caller: Caller, url: str, setting: str, error: type[StepvaultE
 
 async def test_a_read_only_server(caller: Caller, postgres_url: str) -> None:
     await refused(caller, postgres_url, "default_transaction_read_only = on", StorageReadOnlyError, "to the primary")
+
+
+def test_health_says_why_nothing_can_be_written(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as admin, Vault.open(postgres_url) as vault:
+        vault.setup()
+        assert vault.health().warnings == ()
+        role = f"narrow_{os.getpid()}"
+        admin.execute(f"CREATE ROLE {role} LOGIN; ALTER ROLE {role} SET default_transaction_read_only = on".encode())
+        try:
+            url = postgres_url.replace("postgres@", f"{role}@")
+            with Vault.open(url, automatic_setup=False) as narrow:
+                assert "privilege" in (narrow.health().reason or "")
+            admin.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}".encode())
+            with Vault.open(url, automatic_setup=False) as narrow:
+                health = narrow.health()
+                assert (health.reachable, ["no writes" in health.warnings[0], "privilege" in health.warnings[1]]) == (
+                    True,
+                    [True, True],
+                )
+            admin.execute(f"REVOKE USAGE ON SCHEMA public FROM PUBLIC; ALTER ROLE {role} RESET ALL".encode())
+            with Vault.open(url) as narrow:
+                with pytest.raises(SchemaError, match="USAGE"):
+                    narrow.setup()
+                assert "USAGE" in (narrow.health().reason or "")
+        finally:
+            admin.execute(f"GRANT USAGE ON SCHEMA public TO PUBLIC; DROP OWNED BY {role}; DROP ROLE {role}".encode())
 
 
 @pytest.mark.parametrize(
@@ -181,7 +209,7 @@ async def test_wrong_credentials_and_unknown_databases_are_named(postgres_url: s
 STATES: list[tuple[str, type[StepvaultError]]] = [
     ("53100", StorageFullError), ("53200", StorageFullError), ("53300", StorageUnavailableError),
     ("25006", StorageReadOnlyError), ("42P01", MigrationRequiredError), ("42703", MigrationRequiredError),
-    ("3F000", MigrationRequiredError), ("42501", StorageError), ("54000", StorageError),
+    ("3F000", SchemaError), ("42501", StorageError), ("54000", StorageError),
     ("57P01", StorageUnavailableError), ("57P02", StorageUnavailableError), ("57P03", StorageUnavailableError),
     ("08006", StorageUnavailableError), ("40001", StorageUnavailableError), ("40P01", StorageUnavailableError),
     ("55P03", StorageUnavailableError), ("57014", StorageUnavailableError), ("XX001", StorageCorruptError),

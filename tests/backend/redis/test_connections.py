@@ -385,8 +385,41 @@ async def test_replicas_confirm_async_writes_too() -> None:
 
 
 def test_a_replica_cannot_be_written() -> None:
-    with RedisSentinel() as group, RedisSaver(group.replicas[0].url) as saver, pytest.raises(StorageReadOnlyError):
-        put(saver, "t", 1)
+    with RedisSentinel() as group, Vault.open(group.replicas[0].url) as vault:
+        with pytest.raises(StorageReadOnlyError):
+            put(vault.checkpointer, "t", 1)
+        assert "replica" in vault.health().warnings[0]
+
+
+async def test_a_cluster_of_one_node() -> None:
+    with RedisCluster(masters=1) as cluster, Vault.open(cluster.url) as vault:
+        vault.setup()
+        put(vault.checkpointer, "t", 1)
+        assert vault.health().warnings == ()
+        async with Vault.open(cluster.url) as other:
+            await other.asetup()
+            assert (await other.ahealth()).warnings == ()
+            assert len(await other.athreads()) == 1
+
+
+def test_what_a_server_says_of_itself(valkey_server: Any, client: redis.Redis, caplog: Any) -> None:
+    at = valkey_server.url.removesuffix("/0")
+    with Vault.open(f"{at}/999") as vault, pytest.raises(ConfigurationError, match="no database of this number"):
+        vault.threads()
+    client.config_set("maxmemory", 1)
+    try:
+        with Vault.open(valkey_server.url) as vault:
+            assert "maxmemory is reached" in vault.health().warnings[0]
+    finally:
+        client.config_set("maxmemory", 0)
+    with Vault.open("redis://localhost:1/0") as vault:
+        for _ in range(2):
+            health = vault.health()
+            assert (health.reachable, health.error) == (False, "StorageUnavailableError")
+            assert "refused" in (health.reason or "")
+        with pytest.raises(StorageUnavailableError, match="refused"):
+            vault.setup()
+    assert "CONFIG" not in caplog.text
 
 
 def test_the_store_of_a_vault_waits_for_replicas_as_its_saver_does() -> None:
