@@ -143,9 +143,13 @@ class PostgresDialect(Removing):
         key = (scope, *columns, len(query.tokens))
         text = self._composed.get(key)
         if text is None:
-            more = [f"AND c.{name} = %({name})s" for name in columns]
-            more += [self._sql["has_token"].replace("{token}", f"token{i}") for i in range(len(query.tokens))]
-            find = self._sql[f"find_{scope}"].replace("{more}", " ".join(more))
+            among, tokens = "all" if query.run is None else "run", range(len(query.tokens))
+            if among == "all" and query.thread is None and tokens:
+                among, tokens = "tokens", tokens[1:]
+            more = [f"AND {name} = %({name})s" for name in columns]
+            more += [self._sql["has_token"].replace("{token}", f"token{i}") for i in tokens]
+            find = self._sql[f"find_{scope}"].replace("{among}", self._sql[f"among_{among}"])
+            find = find.replace("{more}", " ".join(more))
             text = self._composed[key] = literal(self._sql["page"].replace("{find}", find))
         args |= {f"token{i}": token for i, token in enumerate(query.tokens)}
         return Stmt(text, args)

@@ -61,12 +61,28 @@ CROSS JOIN LATERAL (
 
 -- name: find_everywhere
 SELECT f.no, f.thread, c.* FROM (
-    SELECT t.no, t.thread, c.ns, c.id FROM {thread} t JOIN {checkpoint} c ON c.t = t.no
+    SELECT t.no, t.thread, c.ns, c.id FROM {among}
     WHERE t.tenant = %(tenant)s AND (c.id, c.ns, t.thread) < (%(below)s, %(below_ns)s, %(below_thread)s) {more}
     ORDER BY c.id DESC, c.ns DESC, t.thread DESC LIMIT %(limit)s) f
 CROSS JOIN LATERAL (
     SELECT ns, id, parent, run, source, step, created_at, refs, body FROM {checkpoint} c
     WHERE c.t = f.no AND c.ns = f.ns AND c.id = f.id OFFSET 0) c
+
+-- `find_everywhere` looks through as little as it can: the checkpoints of a run, or those with the first token. They come
+-- in the order of the page, so that what belongs to them need only be looked up until that is full.
+
+-- name: among_all
+{thread} t JOIN {checkpoint} c ON c.t = t.no
+
+-- name: among_run
+(SELECT t, ns, id, source, step, run FROM {checkpoint} WHERE run = %(run)s ORDER BY id DESC, ns DESC) c
+CROSS JOIN LATERAL (SELECT no, tenant, thread FROM {thread} t WHERE t.no = c.t OFFSET 0) t
+
+-- name: among_tokens
+(SELECT t, ns, checkpoint AS id FROM {meta} WHERE token = %(token0)s ORDER BY checkpoint DESC, ns DESC) c
+CROSS JOIN LATERAL (
+    SELECT source, step FROM {checkpoint} k WHERE k.t = c.t AND k.ns = c.ns AND k.id = c.id OFFSET 0) k
+CROSS JOIN LATERAL (SELECT no, tenant, thread FROM {thread} t WHERE t.no = c.t OFFSET 0) t
 
 -- name: has_token
 AND EXISTS (SELECT 1 FROM {meta} m
@@ -114,10 +130,12 @@ FROM h CROSS JOIN LATERAL (SELECT no, n, length(body)::bigint AS size FROM {chun
 SELECT no, n, body FROM {chunk} WHERE t = %(no)s AND no = ANY(%(numbers)s::bigint[])
 
 -- name: threads_of_runs
-SELECT t.tenant, t.thread FROM {thread} t
-WHERE t.tenant = %(tenant)s AND t.no IN (
-    SELECT t FROM {checkpoint} WHERE run = ANY(%(runs)s::bytea[])
-    UNION SELECT t FROM {write} WHERE run = ANY(%(runs)s::bytea[]))
+SELECT t.tenant, t.thread FROM (
+    SELECT c.t FROM unnest(%(runs)s::bytea[]) x(run)
+    CROSS JOIN LATERAL (SELECT t FROM {checkpoint} c WHERE c.run = x.run OFFSET 0) c
+    UNION SELECT w.t FROM unnest(%(runs)s::bytea[]) x(run)
+    CROSS JOIN LATERAL (SELECT t FROM {write} w WHERE w.run = x.run OFFSET 0) w) r
+CROSS JOIN LATERAL (SELECT * FROM {thread} t WHERE t.no = r.t AND t.tenant = %(tenant)s OFFSET 0) t
 ORDER BY t.no
 
 -- name: threads
@@ -371,13 +389,17 @@ FROM h LEFT JOIN n ON n.t = h.no LEFT JOIN o ON o.t = h.no ORDER BY h.no, o.key
 
 -- name: remove_checkpoints
 WITH x AS (SELECT * FROM unnest(%(namespaces)s::bytea[], %(ids)s::bytea[]) x(ns, id)),
-    m AS (DELETE FROM {meta} m USING x WHERE m.t = %(no)s AND m.ns = x.ns AND m.checkpoint = x.id)
-DELETE FROM {checkpoint} c USING x WHERE c.t = %(no)s AND c.ns = x.ns AND c.id = x.id
+    m AS (DELETE FROM {meta} m USING x
+        WHERE m.t = %(no)s AND m.ns = ANY(%(namespaces)s::bytea[]) AND m.checkpoint = ANY(%(ids)s::bytea[])
+            AND m.ns = x.ns AND m.checkpoint = x.id)
+DELETE FROM {checkpoint} c USING x
+WHERE c.t = %(no)s AND c.ns = ANY(%(namespaces)s::bytea[]) AND c.id = ANY(%(ids)s::bytea[]) AND c.ns = x.ns AND c.id = x.id
 
 -- name: remove_writes
 DELETE FROM {write} w USING
     unnest(%(namespaces)s::bytea[], %(ids)s::bytea[], %(tasks)s::bytea[], %(ks)s::int[]) x(ns, id, task, k)
-WHERE w.t = %(no)s AND w.ns = x.ns AND w.checkpoint = x.id AND w.task = x.task AND w.k = x.k
+WHERE w.t = %(no)s AND w.ns = ANY(%(namespaces)s::bytea[]) AND w.checkpoint = ANY(%(ids)s::bytea[])
+    AND w.ns = x.ns AND w.checkpoint = x.id AND w.task = x.task AND w.k = x.k
 
 -- name: remove_chunks
 DELETE FROM {chunk} WHERE t = %(no)s AND no = ANY(%(numbers)s::bigint[])

@@ -13,7 +13,18 @@ from psycopg.types.numeric import Int8
 from stepvault._core.chunks import ChunkRow
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Stmt
-from stepvault._core.rows import CheckpointRow, Elements, Guard, Held, Note, Query, ThreadRow, WriteRow
+from stepvault._core.rows import (
+    CheckpointRow,
+    DocChange,
+    Elements,
+    Guard,
+    Held,
+    Note,
+    Query,
+    Removal,
+    ThreadRow,
+    WriteRow,
+)
 from stepvault.checkpointers.postgres import PostgresSaver
 from stepvault.checkpointers.postgres.making import make_dialect, take_options
 from tests.backend.postgres.both_ways import WAYS, Caller
@@ -144,11 +155,11 @@ INSERT INTO stepvault_thread (tenant, thread, uid, rev, extents, created_at, upd
     SELECT '', ('t' || i)::bytea, 'u', 'r', 'e', 0, 0 FROM generate_series(%(first)s::int, %(last)s::int) i;
 INSERT INTO stepvault_note SELECT no, 'n', 'b' FROM stepvault_thread WHERE no >= %(first)s;
 INSERT INTO stepvault_checkpoint
-    SELECT no, '', 'c', NULL, NULL, 'loop', 1, 0, NULL, 'b' FROM stepvault_thread WHERE no >= %(first)s;
+    SELECT no, '', 'c', NULL, ('r' || no)::bytea, 'loop', 1, 0, NULL, 'b' FROM stepvault_thread WHERE no >= %(first)s;
 """
 
 
-def statements_of_several() -> dict[str, Stmt]:
+def statements_of_several_threads() -> dict[str, Stmt]:
     """One of each kind that looks at several threads, or removes them."""
     dialect = make_dialect(None, "stepvault_", take_options({}, None))
     numbers = range(1, 1001, 10)
@@ -164,18 +175,59 @@ def statements_of_several() -> dict[str, Stmt]:
     return found | {name: dialect._stmt(name, **args) for name in removing}
 
 
+MANY_ROWS = f"""{MANY}
+INSERT INTO stepvault_meta SELECT ('m' || no / 100)::bytea, no, '', 'c' FROM stepvault_thread WHERE no >= %(first)s;
+INSERT INTO stepvault_doc SELECT 's', thread, 'v', 'b' FROM stepvault_thread WHERE no >= %(first)s;
+INSERT INTO stepvault_checkpoint SELECT 2, 'n', thread, NULL, NULL, 'loop', 1, 0, NULL, 'b'
+    FROM stepvault_thread WHERE no >= %(first)s;
+INSERT INTO stepvault_write SELECT 2, 'n', thread, 't', 0, ('r' || no)::bytea, 0, NULL, 'b'
+    FROM stepvault_thread WHERE no >= %(first)s;
+INSERT INTO stepvault_chunk SELECT 2, no, 1, 'b' FROM stepvault_thread WHERE no >= %(first)s;
+"""
+
+
+def statements_of_several_rows() -> dict[str, Stmt]:
+    """One of each kind that looks at several docs, runs or rows of one thread, or removes them."""
+    dialect = make_dialect(None, "stepvault_", take_options({}, None))
+    numbers = range(1, 1001, 10)
+    keys = [b"t%d" % number for number in numbers]
+    guard = Guard(ThreadKey(b"", b"t2"), ThreadRow(2, b"u", b"r", b"e"), b"u", b"n", b"e")
+    checkpoints = [(b"n", key) for key in keys]
+    writes = [(b"n", key, b"t", 0) for key in keys]
+    removal = Removal(checkpoints=checkpoints, writes=writes, chunks=list(numbers), rewritten=[])
+    removed = next(dialect.remove(guard, removal)).statements[1:]
+    requests: dict[str, Any] = {
+        "docs": next(dialect.get_docs(b"s", keys)),
+        "change docs": next(dialect.write_docs(b"s", [DocChange(key, b"x", b"w", b"v") for key in keys])),
+        "drop docs": next(dialect.write_docs(b"s", [DocChange(key, None, b"") for key in keys])),
+        "chunks": next(dialect.chunks(ThreadRow(2, b"", b"", b""), numbers)),
+        "threads of runs": next(dialect.threads_of_runs(b"", [b"r%d" % number for number in numbers])),
+        "list, run": next(dialect.page(Query(b"", None, run=b"r7", limit=1000))),
+        "list, filter": next(dialect.page(Query(b"", None, tokens=[b"m5"], limit=1000))),
+        "list, filters": next(dialect.page(Query(b"", None, tokens=[b"m5"], source=b"loop", limit=1000))),
+    }
+    found = {name: request.statements[0] for name, request in requests.items()}
+    return found | dict(zip(("remove checkpoints", "remove writes", "remove chunks"), removed, strict=True))
+
+
 @pytest.mark.parametrize("analyzed", [False, True])
-def test_several_threads_are_found_among_more_as_among_few(postgres_url: str, analyzed: bool) -> None:
+@pytest.mark.parametrize("what", ["threads", "rows"])
+def test_several_are_found_among_more_as_among_few(postgres_url: str, what: str, analyzed: bool) -> None:
+    fill, statements = {
+        "threads": (MANY, statements_of_several_threads),
+        "rows": (MANY_ROWS, statements_of_several_rows),
+    }[what]
     with PostgresSaver.from_conn_string(postgres_url) as saver:
         saver.setup()
     touched: list[dict[str, int]] = []
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("ALTER TABLE stepvault_thread SET (autovacuum_enabled = false)")
+        for table in ("thread", "checkpoint", "write", "chunk", "meta", "note", "doc"):
+            connection.execute(f"ALTER TABLE stepvault_{table} SET (autovacuum_enabled = false)".encode())
         for first, last in ((1, 1000), (1001, 20_000)):
-            psycopg.ClientCursor(connection).execute(MANY.encode(), {"first": first, "last": last})
+            psycopg.ClientCursor(connection).execute(fill.encode(), {"first": first, "last": last})
             if analyzed:
                 connection.execute("ANALYZE")
-            touched.append({name: looked_at(connection, one) for name, one in statements_of_several().items()})
+            touched.append({name: looked_at(connection, one) for name, one in statements().items()})
     for name, few in touched[0].items():
         assert 0 < touched[1][name] <= 3 * few, (name, touched)
 
