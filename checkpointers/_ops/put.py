@@ -71,6 +71,7 @@ def put(
             active = state if compacts else (yield from touched(scope, at, state))
             state, names = yield from joined(scope, at, active)
         state = _moved(scope, state, encoder, at, checkpoint_id, compacts)
+        fenced = view is not None and view.state.fenced
         guard = guard_for(scope, at, view, state)
         body = scope.core.codec.pack(encode_record(record), record=True)
         row = CheckpointRow(at.ns, checkpoint_id, at.checkpoint, *_routing(at, kept), None, record.refs(), body)
@@ -87,7 +88,7 @@ def put(
             at.run.heads[at.key] = state.run_head
         if upkeep.changed:
             yield from index.forget(scope, at.key, upkeep.changed)
-        if names and view is None:
+        if names and (view is None or fenced):
             yield from confirm(scope, at)
         return asked.config(checkpoint["id"])
 

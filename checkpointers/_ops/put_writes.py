@@ -96,6 +96,7 @@ def _store_rows(
         rows = _rows(scope, at, encoder, task, path, writes, k, state.tick)
         if encoder.elements:
             state = state.with_extents(encoder.extents)
+        fenced = view is not None and view.state.fenced
         guard = guard_for(scope, at, view, state)
         elements = elements_for(scope, view, encoder)
         notes = [*upkeep.notes, *names, *carried.notes]
@@ -107,7 +108,7 @@ def _store_rows(
         settle(at, known, view, guard, no, state, encoder)
         if upkeep.changed:
             yield from index.forget(scope, at.key, upkeep.changed)
-        if names and view is None:
+        if names and (view is None or fenced):
             yield from confirm(scope, at)
         return fresh
 

@@ -13,7 +13,8 @@ import ormsgpack
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
-from stepvault._core.rows import Doc, DocChange
+from stepvault._core.rows import Doc, DocChange, ThreadRow
+from stepvault._core.state import State
 from stepvault.checkpointers._ops import effect_hints, reads, subjects
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.expiry import MINUTE
@@ -56,11 +57,16 @@ def clear(scope: Scope, now: int) -> Op[None]:
 def seek(scope: Scope, keys: list[ThreadKey]) -> Op[None]:
     """Remove whatever leads to those of these threads that are no more, and their memory, by looking through all."""
     found = yield from scope.core.dialect.notes_at([(key, b"") for key in keys])
-    gone = {key.thread: key for key, (row, _) in zip(keys, found, strict=True) if row is None}
+    gone = {key.thread: key for key, (row, _) in zip(keys, found, strict=True) if is_gone(row)}
     if gone:
         yield from reads.forget_all(scope, [(key, ()) for key in gone.values()])
         for name, place in _LEADING.items():
             yield from _drop_hints(scope, name, place, gone)
+
+
+def is_gone(row: ThreadRow | None) -> bool:
+    """Whether there is no thread, or an empty one in its place."""
+    return row is None or State.unpack(row.extents).fenced
 
 
 def _drop_hints(scope: Scope, name: str, place: int, gone: dict[bytes, ThreadKey]) -> Op[None]:
@@ -71,7 +77,7 @@ def _drop_hints(scope: Scope, name: str, place: int, gone: dict[bytes, ThreadKey
         led = [(doc, gone[thread]) for doc in docs if (thread := _thread_of(doc, place)) in gone]
         found = yield from scope.core.dialect.notes_at([(key, b"") for _, key in led])
         for (doc, _), (row, _) in zip(led, found, strict=True):
-            if row is None:
+            if is_gone(row):
                 change = DocChange(doc.key, None, b"", doc.version)
                 yield from scope.core.dialect.write_docs(space(scope, name), [change])
         if len(docs) < _PAGE:

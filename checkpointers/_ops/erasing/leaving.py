@@ -1,21 +1,48 @@
-"""Memory of threads that are anonymised: noted before and deleted after, so that no other change takes it along.
+"""Threads that leave: noted in the request before, so that what led to them and their memory go after them in any case.
 
-Who is killed in between leaves the note in the request. A thread that has another generation by then was anonymised
-or removed, and its memory goes; one that has not was spared, and keeps it.
+Who is killed in between, or does not hear that it was done, leaves the note. It says which generation of the thread
+was to go, and when: one that stands was spared, and keeps its memory; where another of that id stands by then, memory
+that is older than the note was not its.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
 from stepvault._core.rows import ThreadRow
 from stepvault._core.state import State
+from stepvault.checkpointers._ops import expiry, reads, remains
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.erasing import requests
 from stepvault.checkpointers._ops.erasing.items import Items
 from stepvault.checkpointers._ops.erasing.requests import Request
+from stepvault.checkpointers._ops.spaces import drop_docs, space
+
+_PAGE = 500
+
+
+def note(scope: Scope, request_id: str, threads: Sequence[tuple[ThreadKey, ThreadRow | None]]) -> Op[None]:
+    """Note threads that are about to leave, or that are not there although something leads to them."""
+    if not threads:
+        return
+    now = yield from scope.core.dialect.now()
+    entries: list[list[Any]] = [[bytes(key.thread), _generation(row) if row else b"", now] for key, row in threads]
+
+    def alter(present: Request) -> Request:
+        after = settled(present, [entry[0] for entry in entries])
+        return replace(after, leaving=[*after.leaving, *entries]) if present.state == "tombstoned" else present
+
+    yield from requests.change(scope, request_id, alter, durable=False)
+
+
+def settled(request: Request, threads: Collection[bytes]) -> Request:
+    """A request without its notes on these threads: of them nothing is left."""
+    done = set(threads)
+    return replace(request, leaving=[entry for entry in request.leaving if entry[0] not in done])
 
 
 def with_memory(
@@ -24,34 +51,55 @@ def with_memory(
     """Delete the memory of a thread after a change of it, if that was made; how many items it had."""
     if not items.has_scopes:
         return (yield from change), 0
-    entry = [bytes(key.thread), _generation(thread)]
-    yield from _note(scope, request_id, entry, gone=False)
+    yield from note(scope, request_id, [(key, thread)])
     done = yield from change
     count = (yield from items.delete_scopes([key])) if done else 0
-    yield from _note(scope, request_id, entry, gone=True)
+    yield from requests.change(scope, request_id, lambda present: settled(present, [key.thread]))
     return done, count
 
 
-def _note(scope: Scope, request_id: str, entry: list[bytes], *, gone: bool) -> Op[None]:
-    def alter(present: Request) -> Request:
-        others = [other for other in present.leaving if other[0] != entry[0]]
-        return replace(present, leaving=others if gone or present.state != "tombstoned" else [*others, entry])
-
-    yield from requests.change(scope, request_id, alter)
-
-
 def settle(scope: Scope, items: Items, request_id: str) -> Op[int]:
-    """After all threads were seen to: delete the memory that killed workers have left; how many items there were."""
+    """Remove what is left of threads whose notes still stand; how many items their memory had."""
     entries = (yield from requests.get(scope, request_id)).leaving
-    keys = [ThreadKey(scope.tenant, thread) for thread, _ in entries]
+    keys = [ThreadKey(scope.tenant, entry[0]) for entry in entries]
     found = yield from scope.core.dialect.notes_at([(key, b"") for key in keys])
-    changed = [
-        key
-        for key, (_, generation), (thread, _) in zip(keys, entries, found, strict=True)
-        if thread is None or _generation(thread) != generation
-    ]
-    return (yield from items.delete_scopes(changed))
+    gone: list[ThreadKey] = []
+    emptied: list[ThreadKey] = []
+    for key, (_, generation, *noted), (thread, _) in zip(keys, entries, found, strict=True):
+        if thread is None or remains.is_gone(thread):
+            gone.append(key)
+        elif thread.uid != generation[:16] and noted and scope.core.wired.store is not None:
+            yield from reads.forget_before(scope, key, noted[0])
+        elif _generation(thread) != generation:
+            emptied.append(key)
+    count = yield from items.delete_scopes([*gone, *emptied])
+    yield from remains.seek(scope, gone)
+    return count
 
 
 def _generation(thread: ThreadRow) -> bytes:
     return State.unpack(thread.extents).generation(bytes(thread.uid))
+
+
+def unwatch(scope: Scope, goes: Callable[[ThreadRow], bool]) -> Op[None]:
+    """Have sweeps look no more at threads that go.
+
+    While they still stand: what tells sweeps of a thread is written before it is made, so nobody could say later
+    whether it is of the one that went or of the next of that id.
+    """
+    after = b""
+    while True:
+        docs = yield from scope.core.dialect.docs(space(scope, expiry.SPACE), b"", after, _PAGE)
+        if not docs:
+            return
+        found = yield from scope.core.dialect.notes_at([(ThreadKey(scope.tenant, doc.body), b"") for doc in docs])
+        gone = [doc.key for doc, (row, _) in zip(docs, found, strict=True) if row is not None and goes(row)]
+        yield from drop_docs(scope, expiry.SPACE, gone)
+        after = docs[-1].key
+
+
+def watch(scope: Scope, key: ThreadKey, thread: ThreadRow) -> Op[None]:
+    """Have sweeps look at a thread that stays after all."""
+    when = State.unpack(thread.extents).expires_at
+    if when is not None:
+        yield from expiry.watch(scope, key, when)

@@ -7,7 +7,7 @@ and the receipts some of whose purge steps are to be tried again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from stepvault._core.plan import Op
@@ -49,7 +49,7 @@ class Request:
     salts: list[str] = field(default_factory=list)
     commitments: list[str] = field(default_factory=list)
     lists: list[bytes] = field(default_factory=list)  # of the inbox
-    leaving: list[list[bytes]] = field(default_factory=list)  # threads whose memory goes, see `leaving`
+    leaving: list[list[Any]] = field(default_factory=list)  # threads that go, see `leaving`
 
     @property
     def steps(self) -> list[PurgeStep]:
@@ -153,7 +153,7 @@ def widen(scope: Scope, current: Request, ids: Mapping[bytes, str]) -> Op[Reques
 
 
 def _pack(scope: Scope, request: Request) -> bytes:
-    return scope.native.dumps(asdict(request))
+    return scope.native.dumps({one.name: getattr(request, one.name) for one in fields(request)})
 
 
 def _unpack(scope: Scope, body: bytes) -> Request:

@@ -156,14 +156,17 @@ def _linked(scope: Scope, current: Request) -> Op[list[str]]:
 
 
 def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
+    yield from leaving.unwatch(
+        scope, lambda row: any(_choice(current, mark, row) == "erase" for mark in current.tokens)
+    )
     for mark in current.tokens:
         while True:
             hints = yield from _hints(scope, mark)
             if not hints:
                 break
-            counts = yield from _delete_page(scope, eraser, current, mark, [*hints.values()])
+            counts, settled = yield from _delete_page(scope, eraser, current, mark, [*hints.values()])
             yield from drop_docs(scope, SUBJECTS, [*hints])
-            yield from _count(scope, eraser, current, counts)
+            yield from _count(scope, eraser, current, counts, settled)
         renamed = yield from decisions.rename_deciders(scope, mark)
         yield from _count(scope, eraser, current, {"decisions": renamed})
     for place in current.lists or [of_subject(scope, name) for name in current.subjects]:
@@ -189,43 +192,52 @@ def _hints(scope: Scope, mark: bytes) -> Op[dict[bytes, ThreadKey]]:
     return {doc.key: ThreadKey(scope.tenant, ormsgpack.unpackb(doc.body)[1]) for doc in docs}
 
 
-def _count(scope: Scope, eraser: Eraser, current: Request, more: Mapping[str, int]) -> Op[None]:
+def _count(
+    scope: Scope, eraser: Eraser, current: Request, more: Mapping[str, int], settled: Collection[bytes] = ()
+) -> Op[None]:
+    """Add to the counts; of the settled threads nothing is left."""
+
     def alter(present: Request) -> Request:
         counts = dict(present.counts)
         for name, count in more.items():
             if count:
                 counts[name] = counts.get(name, 0) + count
-        return replace(present, counts=counts)
+        return replace(leaving.settled(present, settled), counts=counts)
 
-    if any(more.values()):
+    if settled or any(more.values()):
         eraser.progress((yield from requests.change(scope, current.id, alter, durable=False)))
 
 
 def _delete_page(
     scope: Scope, eraser: Eraser, current: Request, mark: bytes, keys: Sequence[ThreadKey]
-) -> Op[Counter[str]]:
-    """Remove together the threads that go, then see to each of the others; the hints that led here stay."""
-    beside = None if current.shared == "erase" else current.tokens
+) -> Op[tuple[Counter[str], list[bytes]]]:
+    """Remove together the threads that go, then see to each of the others; the hints that led here stay.
+
+    Returns:
+        What was done, and the threads of which nothing is left; of the others that were noted something may be.
+    """
+    looked = [row for row, _ in (yield from scope.core.dialect.notes_at([(key, b"") for key in keys]))]
+    pairs = list(zip(keys, looked, strict=True))
+    going = [(key, row) for key, row in pairs if row is None or _choice(current, mark, row) == "erase"]
+    yield from leaving.note(scope, current.id, going)
+    found: Sequence[Deleted | ThreadRow | None] = looked
+    items = 0
     if current.own == "erase":
+        beside = None if current.shared == "erase" else current.tokens
         found, items = yield from keeping.delete_of(scope, keys, mark, beside)
-    else:
-        looked = yield from scope.core.dialect.notes_at([(key, b"") for key in keys])
-        found, items = [thread for thread, _ in looked], 0
-    gone, others = list[ThreadKey](), list[tuple[ThreadKey, ThreadRow | None]]()
-    checkpoints = 0
-    for key, thread in zip(keys, found, strict=True):
-        if isinstance(thread, Deleted):
-            checkpoints += thread.checkpoints
-        else:
-            others.append((key, thread))
-        if not isinstance(thread, ThreadRow):
-            gone.append(key)
-    left = yield from keeping.clear(scope, [key for key, thread in others if thread is None], led_by=mark)
-    items += yield from eraser.items.delete_scopes(gone)
-    counts = Counter(threads=left + len(keys) - len(others), checkpoints=checkpoints, items=items)
-    for key, row in others:
-        counts.update((yield from _delete_thread(scope, eraser, current, mark, key, row)))
-    return counts
+    gone = {key: one.checkpoints for key, one in zip(keys, found, strict=True) if isinstance(one, Deleted)}
+    left = yield from keeping.clear(
+        scope, [key for key, one in zip(keys, found, strict=True) if one is None], led_by=mark
+    )
+    items += yield from eraser.items.delete_scopes([*gone, *left])
+    counts = Counter(threads=len(gone) + len(left), checkpoints=sum(gone.values()), items=items)
+    settled = [key.thread for key in (*gone, *left)]
+    for key, one in zip(keys, found, strict=True):
+        if not isinstance(one, Deleted):
+            done = yield from _delete_thread(scope, eraser, current, mark, key, one)
+            counts.update(done)
+            settled += [key.thread] if done else []
+    return counts, settled
 
 
 def _choice(current: Request, mark: bytes, thread: ThreadRow) -> str | None:
@@ -260,6 +272,7 @@ def _delete_thread(
             if (yield from unname(scope, key, thread, (yield from _ids_in(scope, current, thread)))):
                 continue
             if (yield from _unlink(scope, current, key, thread)):
+                yield from leaving.watch(scope, key, thread)
                 return {"shared": 1}
             continue
         if choice == "anonymise":
@@ -267,6 +280,7 @@ def _delete_thread(
             once = anonymise(scope, key, thread, person, eraser.fields)
             done, items = yield from leaving.with_memory(scope, eraser.items, current.id, key, thread, once)
             if done:
+                yield from leaving.watch(scope, key, thread)
                 return {"anonymised": 1, "items": items}
             continue
         removed = yield from keeping.delete_all(scope, [(key, thread)], led_by=mark)

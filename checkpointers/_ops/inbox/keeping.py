@@ -39,8 +39,8 @@ def delete(scope: Scope, key: ThreadKey, rev: bytes | None = None, *, led_by: by
     return removed.checkpoints
 
 
-def clear(scope: Scope, keys: Sequence[ThreadKey], *, led_by: bytes = b"") -> Op[int]:
-    """Remove what is left of threads that went by themselves; how many there were.
+def clear(scope: Scope, keys: Sequence[ThreadKey], *, led_by: bytes = b"") -> Op[list[ThreadKey]]:
+    """Remove what is left of threads that went by themselves; which ones did.
 
     Of their memory what they can have written: more may have come since, for the next thread of that id.
     """
@@ -53,7 +53,7 @@ def clear(scope: Scope, keys: Sequence[ThreadKey], *, led_by: bytes = b"") -> Op
             yield from reads.forget_before(scope, key, int(row.extents))
         yield from delete_all(scope, left, led_by=led_by, memory=False)
         yield from remains.done(scope, name)
-    return len(left)
+    return [key for key, _ in left]
 
 
 class Removed(NamedTuple):
