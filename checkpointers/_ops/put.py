@@ -68,8 +68,7 @@ def put(
         upkeep = yield from _upkeep(scope, at, view, checkpoint_id, kept.get("source"), carried)
         state, names = upkeep.state, NOBODY
         if matters(scope, at, state):
-            active = state if compacts else (yield from touched(scope, at, state))
-            state, names = yield from joined(scope, at, active)
+            state, names = yield from joined(scope, at, state if compacts else (yield from touched(scope, at, state)))
         state = _moved(scope, state, encoder, at, checkpoint_id, compacts)
         fenced = view is not None and view.state.fenced
         guard = guard_for(scope, at, view, state)
