@@ -61,15 +61,25 @@ def health(scope: Scope, free_disk: int | None) -> Op[Health]:
         overdue += sum(int.from_bytes(doc.key[:8], "big") <= now for doc in docs)
         if overdue >= _MOST:
             break
-    erasures = yield from requests.unfinished(scope)
-    unpurged = yield from requests.unpurged(scope)
+    erasures = unpurged = 0
+    for one in (yield from _erasing(scope)):
+        erasures += len((yield from requests.unfinished(one)))
+        unpurged += len((yield from requests.unpurged(one)))
     return Health(
         reachable=True,
         clock=moment(now),
         free_disk=free_disk,
         overdue=overdue,
-        erasures=len(erasures),
-        unpurged=len(unpurged),
+        erasures=erasures,
+        unpurged=unpurged,
         sealed=scope.core.keys is not None,
         warnings=tuple((yield from scope.core.dialect.warnings())),
     )
+
+
+def _erasing(scope: Scope) -> Op[list[Scope]]:
+    """This view, or a view of each tenant that anybody was erased of."""
+    if scope.tenant:
+        return [scope]
+    tenants = yield from scope.core.dialect.tenants_with(requests.SPACE.encode())
+    return [replace(scope, tenant=tenant) for tenant in tenants]

@@ -38,8 +38,9 @@ class Health:
         free_disk: Free bytes where an SQLite file lies; None where that is not known.
         overdue: Threads whose time to live is over and which no sweep has removed yet, of every tenant unless the
             view is of one; counted up to 1,000.
-        erasures: Erasures that are not finished; `vault.erasure.resume()` brings them to their end.
-        unpurged: Finished erasures with purge steps to be tried again.
+        erasures: Erasures that are not finished, of every tenant unless the view is of one; `erasure.resume()` of each
+            tenant's vault, or `stepvault erase resume`, brings them to their end.
+        unpurged: Finished erasures with purge steps to be tried again, of the same tenants.
         sealed: Whether payloads are sealed.
         warnings: What is wrong although it answers: settings with which data may be lost, or it takes no writes.
     """

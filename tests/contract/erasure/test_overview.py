@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from stepvault import Vault
+from stepvault._core.plan import Op
 from stepvault.checkpointers._ops import expiry, sweeping
-from stepvault.checkpointers._ops.erasing import requests
+from stepvault.checkpointers._ops.erasing import requests, steps
+from stepvault.erasure import PurgeStep
 from stepvault.errors import ConfigurationError
 from tests.contract.building import config, put
 from tests.contract.erasure.test_vault import SETTINGS
@@ -82,6 +84,28 @@ async def test_an_erasure_leads_to_its_tenant_where_no_thread_does(database: Dat
         saver, tenant = vault.checkpointer, acme.checkpointer._scope.tenant
         assert saver._run(saver._core.dialect.tenants()) == []
         assert saver._run(saver._core.dialect.tenants_with(requests.SPACE.encode())) == [tenant]
+
+
+@pytest.mark.parametrize("database", SETTINGS, indirect=True)
+async def test_health_counts_the_erasures_of_every_tenant(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    def purge(*_: Any) -> Op[list[PurgeStep]]:
+        return [PurgeStep("a step", False, "busy", retryable=True)]
+        yield
+
+    monkeypatch.setattr(steps.Eraser, "purge", purge)
+    async with opened(database) as vault:
+        for tenant in ("", "acme", "other"):
+            with pytest.raises(KeyboardInterrupt):
+                vault.for_tenant(tenant).erasure.erase("ann", progress=stop)
+        assert (await vault.ahealth()).erasures == 3
+        for tenant in ("", "acme"):
+            vault.for_tenant(tenant).erasure.resume()
+        assert [(one.erasures, one.unpurged) for one in (vault.health(), vault.for_tenant("acme").health())] == [
+            (1, 2), (0, 1),
+        ]  # fmt: skip
 
 
 def test_a_database_that_is_down_is_told_not_raised() -> None:
