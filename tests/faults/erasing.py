@@ -27,6 +27,8 @@ from langgraph.types import Interrupt, interrupt
 
 from stepvault import Vault
 from stepvault.checkpointers._ops.erasing import requests
+from stepvault.checkpointers._ops.erasing.requests import Request
+from stepvault.checkpointers._ops.spaces import space
 from stepvault.errors import StepvaultError, SubjectErasedError, ThreadGoneError
 from tests.contract.building import checkpoint, config
 from tests.contract.matrix import KEYRING
@@ -151,9 +153,16 @@ def aerase(vault: Vault, told: Callable[[Any], None] | None = None) -> None:
 def resume(vault: Vault) -> None:
     """What the next process does; a worker that died before its request was kept was told nothing."""
     vault.erasure.resume()
-    saver = vault.checkpointer
-    if not saver._run(requests.finished(saver._scope)):
+    if not finished(vault):
         erase(vault)
+
+
+def finished(vault: Vault) -> list[Request]:
+    """The requests that have a receipt, the oldest first."""
+    scope = vault.checkpointer._scope
+    docs = scope.core.dialect.docs(space(scope, requests.SPACE), requests._REQUEST, b"", 1000)
+    found = [requests._unpack(scope, doc.body) for doc in vault.checkpointer._run(docs)]
+    return sorted((one for one in found if one.state == "receipted"), key=lambda one: one.requested)
 
 
 def arm(vault: Vault, kind: str, at: int) -> Deadly:

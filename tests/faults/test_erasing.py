@@ -22,7 +22,7 @@ from stepvault.erasure import STATES
 from stepvault.errors import SubjectErasedError
 from stepvault.receipts import verify_receipts
 from tests.contract.matrix import KEYRING, Database, RedisClusterDatabase, SqliteDatabase, everywhere
-from tests.faults.erasing import MARKER
+from tests.faults.erasing import MARKER, finished
 from tests.faults.linking import IDS
 
 SOAK = [pytest.mark.soak, pytest.mark.timeout(3600)]
@@ -103,7 +103,7 @@ async def test_two_ids_of_one_person_are_erased_at_once(database: Database, roun
         for tenant in ran.stdout.split():
             vault = whole.for_tenant(tenant)
             check_together(vault, tenant)
-            done = vault.checkpointer._run(requests.finished(vault.checkpointer._scope))
+            done = finished(vault)
             first, *later = sorted(done, key=lambda request: request.tombstoned)
             in_turn = all(one.tombstoned >= first.verified for one in later)  # the other process came to it late
             assert in_turn or int(tenant) % 2, "one erasure of one person at a time, if it was known to be one"
@@ -130,7 +130,7 @@ def check_receipts(vault: Vault, tenant: str) -> None:
     saver = vault.checkpointer
     run, scope = saver._run, saver._scope
     assert run(requests.unfinished(scope)) == [], tenant
-    done = run(requests.finished(scope))
+    done = finished(vault)
     assert len(done) >= 1
     assert all(request.subjects == [] for request in done)
     receipts = {request.id: (request.receipt or {})["receipt"] for request in done}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.plan import Op
@@ -25,22 +24,27 @@ from stepvault.checkpointers._ops.spaces import drop_docs, space
 _PAGE = 500
 
 
-def note(scope: Scope, request_id: str, threads: Sequence[tuple[ThreadKey, ThreadRow | None]]) -> Op[None]:
-    """Note threads that are about to leave, or that are not there although something leads to them."""
-    if not threads:
-        return
-    now = yield from scope.core.dialect.now()
-    entries: list[list[Any]] = [[bytes(key.thread), _generation(row) if row else b"", now] for key, row in threads]
+def note(scope: Scope, request_id: str, threads: Sequence[tuple[ThreadKey, ThreadRow | None]]) -> Op[bytes]:
+    """Note threads that are about to leave, or that are not there although something leads to them.
 
-    def alter(present: Request) -> Request:
-        after = settled(present, [entry[0] for entry in entries])
-        return replace(after, leaving=[*after.leaving, *entries]) if present.state == "tombstoned" else present
+    Returns:
+        What the notes are known by: another worker may note the same threads.
+    """
+    mark = scope.core.random(8)
+    if threads:
+        now = yield from scope.core.dialect.now()
+        entries = [[bytes(key.thread), _generation(row) if row else b"", now, mark] for key, row in threads]
 
-    yield from requests.change(scope, request_id, alter, durable=False)
+        def alter(present: Request) -> Request:
+            noted = [*present.leaving, *entries] if present.state == "tombstoned" else present.leaving
+            return replace(present, leaving=noted)
+
+        yield from requests.change(scope, request_id, alter, durable=False)
+    return mark
 
 
 def settled(request: Request, threads: Collection[bytes]) -> Request:
-    """A request without its notes on these threads: of them nothing is left."""
+    """A request without notes on these threads: of them nothing is left."""
     done = set(threads)
     return replace(request, leaving=[entry for entry in request.leaving if entry[0] not in done])
 
@@ -51,10 +55,14 @@ def with_memory(
     """Delete the memory of a thread after a change of it, if that was made; how many items it had."""
     if not items.has_scopes:
         return (yield from change), 0
-    yield from note(scope, request_id, [(key, thread)])
+    mark = yield from note(scope, request_id, [(key, thread)])
     done = yield from change
     count = (yield from items.delete_scopes([key])) if done else 0
-    yield from requests.change(scope, request_id, lambda present: settled(present, [key.thread]))
+
+    def alter(present: Request) -> Request:
+        return replace(present, leaving=[entry for entry in present.leaving if mark not in entry])
+
+    yield from requests.change(scope, request_id, alter)
     return done, count
 
 
