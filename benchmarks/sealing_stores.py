@@ -1,8 +1,9 @@
-"""What sealing costs a store: memories put, got and found, sealed and not, on SQLite.
+"""What sealing costs a store: memories put, got and found, sealed and not.
 
-    python -m benchmarks.sealing_stores [--quick]
+    python -m benchmarks.sealing_stores [--quick] [--backend sqlite]
 
-Contenders take turns, in CPU time; each number is the median of the rounds, and each ratio of the ratios.
+Contenders take turns, in CPU time of this process (a server's is its own); each number is the median of the rounds,
+and each ratio of the ratios.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +48,11 @@ def value(number: int) -> dict[str, Any]:
 class Contender:
     """One store, and what is asked of it."""
 
-    def __init__(self, folder: Path, options: dict[str, Any], *, vectors: bool, each: int) -> None:
-        self._path, self._each = folder / "app.db", each
-        folder.mkdir()
+    def __init__(self, url: str, options: dict[str, Any], *, vectors: bool, each: int) -> None:
+        self._url, self._each = url, each
         if vectors:
             options = {**options, "index": {"dims": DIMS, "embed": embed, "fields": ["text"], "model": "m"}}
-        self._vault = Vault.open(f"sqlite:///{self._path}", **options)
+        self._vault = Vault.open(url, **options)
         self._vault.setup()
         self._store = self._vault.store
         self._number = 0
@@ -73,10 +74,27 @@ class Contender:
 
         return do
 
-    def size(self) -> float:
-        """Bytes of an item."""
+    def close(self) -> float:
+        """Bytes of an item; 0 where no file says it."""
         self._vault.close()
-        return self._path.stat().st_size / (PEOPLE * self._each)
+        path = Path(self._url.removeprefix("sqlite:///"))
+        return path.stat().st_size / (PEOPLE * self._each) if path.exists() else 0
+
+
+@contextmanager
+def urls(backend: str) -> Iterator[Callable[[ExitStack], str]]:
+    """What makes an empty database, which is gone when the stack is closed."""
+    with ExitStack() as servers:
+        if backend == "sqlite":
+            yield lambda stack: f"sqlite:///{stack.enter_context(tempfile.TemporaryDirectory())}/app.db"
+            return
+        from tests.servers import Postgres, Valkey, fresh_database
+
+        if backend == "postgres":
+            url = servers.enter_context(Postgres()).url
+            yield lambda stack: stack.enter_context(fresh_database(url))
+        else:
+            yield lambda stack: stack.enter_context(Valkey()).url
 
 
 def timed(work: Callable[[], object], count: int) -> float:
@@ -103,32 +121,32 @@ def operations(one: Contender, *, vectors: bool) -> dict[str, tuple[Callable[[],
     }
 
 
-def compared(folder: Path, rounds: int, each: int, *, vectors: bool) -> dict[str, dict[str, list[float]]]:
+def compared(new: Callable[[], str], rounds: int, each: int, *, vectors: bool) -> dict[str, dict[str, list[float]]]:
     """By operation and contender: each round's time. Sizes are one round."""
-    made = {
-        name: Contender(folder / f"{len(name)}{vectors}", options, vectors=vectors, each=each)
-        for name, options in CONTENDERS.items()
-    }
+    made = {name: Contender(new(), options, vectors=vectors, each=each) for name, options in CONTENDERS.items()}
     found: dict[str, dict[str, list[float]]] = {}
     for _ in range(rounds):
         for name, one in made.items():
             for what, (work, count) in operations(one, vectors=vectors).items():
                 found.setdefault(what, {}).setdefault(name, []).append(min(timed(work, count) for _ in range(3)))
-    found["bytes of an item"] = {name: [one.size()] for name, one in made.items()}
-    return found
+    sizes = {name: [one.close()] for name, one in made.items()}
+    return {**found, "bytes of an item": sizes} if all(map(any, sizes.values())) else found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    table = Table(title=f"Stores of {PEOPLE} people, SQLite, us of CPU")
+    parser.add_argument("--backend", choices=("sqlite", "postgres", "redis"), default="sqlite")
+    arguments = parser.parse_args()
+    table = Table(title=f"Stores of {PEOPLE} people, {arguments.backend}, us of CPU")
     for column in ("", *CONTENDERS):
         table.add_column(column)
-    with tempfile.TemporaryDirectory() as name:
+    each, rounds = (10, 2) if arguments.quick else (50, 5)
+    with urls(arguments.backend) as new:
         for vectors in (False, True):
-            each = 10 if quick else 50
-            for what, by in compared(Path(name), 2 if quick else 5, each, vectors=vectors).items():
+            with ExitStack() as stack:
+                found = compared(lambda: new(stack), rounds, each, vectors=vectors)
+            for what, by in found.items():
                 cells = []
                 for times in by.values():
                     ratios = [mine / base for mine, base in zip(times, by["unsealed"], strict=True)]

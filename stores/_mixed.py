@@ -6,7 +6,7 @@ Rankings read all below their prefix, whatever the index says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -57,7 +57,7 @@ class Mixed:
         for place in self._places(names.name(name), name):
             found = (yield from self.inner.work(names.tenant, Work(gets=[place]))).gets
             opened = yield from self._opened(names, [row for row in found if row])
-            rows += [entry.row for entry in opened.values()]
+            rows += [entry.row for entry in opened if entry]
         return max(rows, key=lambda row: row.no, default=None)
 
     def _mixed_find(self, names: Names, find: Find) -> Op[list[Found]]:
@@ -112,7 +112,7 @@ class Mixed:
     def opened_item(self, tenant: bytes, item: NewItem) -> Op[NewItem]:
         raise NotImplementedError
 
-    def _opened(self, names: Names, rows: Iterable[ItemRow]) -> Op[dict[tuple[bytes, bytes], Open]]:
+    def _opened(self, names: Names, rows: Sequence[ItemRow]) -> Op[list[Open | None]]:
         raise NotImplementedError
 
     def _below(self, names: Names, find: Find, wanted: int | None) -> Op[list[Open]]:

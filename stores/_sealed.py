@@ -6,8 +6,9 @@ ranks, in the process; a filter by equality still narrows by tokens. One data ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from stepvault._core import identity
@@ -39,6 +40,7 @@ from stepvault.stores._sealed_items import opened as opened_row
 from stepvault.stores._sealed_namespaces import Namespaces
 
 _PAGE = 1000
+_TENANTS = 64
 
 
 class SealedDialect(Namespaces, Reembedding, Mixed):
@@ -70,6 +72,7 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
         self._hide_names = hide_names
         self._plain_vectors = plain_vectors
         self._patterns = patterns
+        self._known: dict[bytes, Names] = {}  # by tenant
 
     def setup(self) -> Op[None]:
         yield from self.inner.setup()
@@ -83,7 +86,12 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
         return (yield from self.inner.transaction(op))
 
     def _names(self, tenant: bytes) -> Op[Names]:
-        return Names((yield from self.keys.index()), tenant, self._hide_names)
+        names = self._known.get(tenant)
+        if names is None:
+            if len(self._known) >= _TENANTS:
+                self._known.clear()
+            names = self._known[tenant] = Names((yield from self.keys.index()), tenant, self._hide_names)
+        return names
 
     # -- one batch
 
@@ -91,27 +99,38 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
         names = yield from self._names(tenant)
         if self.mixed:
             return (yield from self._mixed(names, work))
-        asked = Work(
-            gets=[names.name(name) for name in work.gets],
-            finds=[self._find(names, find) for find in work.finds if not self._ranks(find)],
-            namespaces=[names.ns(prefix) for prefix in work.namespaces],
-            puts=(yield from self._sealed(names, work.puts, work.people)),
-            deletes=[names.name(name) for name in work.deletes],
-            people=self._marks(names, work.people),
-        )
+        asked = yield from self._asked(names, work)
         found = yield from self.inner.work(tenant, asked)
-        rows = [row for row in found.gets if row] + [hit.row for hits in found.finds for hit in hits]
-        opened = yield from self._opened(names, rows)
-        reply = Reply(gets=[row and _row(opened, row) for row in found.gets])
+        rows = [row for row in found.gets if row]
+        for hits in found.finds:
+            rows += [hit.row for hit in hits]
+        opened = iter((yield from self._opened(names, rows)) if rows else ())
+        reply = Reply(gets=[row and _row(next(opened)) for row in found.gets])
         plain = zip(asked.finds, found.finds, strict=True)
         for find in work.finds:
             if self._ranks(find):
                 reply.finds.append((yield from self._ranked(names, find)))
             else:
-                reply.finds.append((yield from self._filled(names, *next(plain), opened)))
+                stored, hits = next(plain)
+                reply.finds.append((yield from self._filled(names, stored, hits, islice(opened, len(hits)))))
         for listed in found.namespaces:
             reply.namespaces.append((yield from self._listed(names, listed)))
         return reply
+
+    def _asked(self, names: Names, work: Work) -> Op[Work]:
+        """What the database is asked: all but rankings by what is inside the envelopes."""
+        asked = Work(gets=[names.name(name) for name in work.gets] if names.hidden else work.gets)
+        if work.finds:
+            asked.finds = [self._find(names, find) for find in work.finds if not self._ranks(find)]
+        if work.namespaces:
+            asked.namespaces = [names.ns(prefix) for prefix in work.namespaces]
+        if work.puts:
+            asked.puts = yield from self._sealed(names, work.puts, work.people)
+        if work.deletes:
+            asked.deletes = [names.name(name) for name in work.deletes]
+        if work.people:
+            asked.people = self._marks(names, work.people)
+        return asked
 
     def _ranks(self, find: Find) -> bool:
         """Whether what this search ranks by is inside the envelopes."""
@@ -195,27 +214,24 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
             body=body,
         )
 
-    def _opened(self, names: Names, rows: Iterable[ItemRow]) -> Op[dict[tuple[bytes, bytes], Open]]:
-        """What rows hold, by their stored names; those whose key was destroyed are as good as gone."""
-        listed = list(rows)
-        owners: dict[bytes, bytes] = {}
+    def _opened(self, names: Names, rows: Sequence[ItemRow]) -> Op[list[Open | None]]:
+        """What rows hold; None in place of those whose key was destroyed, which are as good as gone."""
+        mixed = self.mixed
         bodies: dict[bytes, list[bytes]] = {}
-        for row in listed:
-            if not (self.mixed and not is_sealed(row.body)):
-                ns = bytes(row.ns)
-                owner = owners.get(ns) or owners.setdefault(ns, names.owner(ns))
-                bodies.setdefault(owner, []).append(row.body)
-        sealers = (yield from self.keys.sealers(names.tenant, bodies)) if bodies else {}
-        opened = {}
-        for row in listed:
-            name = bytes(row.ns), bytes(row.key)
-            if self.mixed and not is_sealed(row.body):
-                opened[name] = Open(row, "", ())
+        for row in rows:
+            if not mixed or is_sealed(row.body):
+                bodies.setdefault(row.ns, []).append(row.body)
+        owned = {names.owner(ns): stored for ns, stored in bodies.items()}
+        sealers = (yield from self.keys.sealers(names.tenant, owned)) if owned else {}
+        opened: list[Open | None] = []
+        for row in rows:
+            if mixed and not is_sealed(row.body):
+                opened.append(Open(row, "", ()))
                 continue
             try:
-                opened[name] = opened_row(sealers[owners[name[0]]], row)
+                opened.append(opened_row(sealers[names.owner(row.ns)], row))
             except KeyShreddedError:
-                continue
+                opened.append(None)
         return opened
 
     # -- rankings in the process
@@ -230,18 +246,20 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
         seen = {(row.ns, row.key, row.no) for row in known}
         while True:
             (hits,) = (yield from self.inner.work(names.tenant, Work(finds=[find]))).finds
-            fresh = [hit.row for hit in hits if (hit.row.ns, hit.row.key, hit.row.no) not in seen]
-            seen |= {(row.ns, row.key, row.no) for row in fresh}
-            rows += (yield from self._opened(names, fresh)).values()
+            fresh = [hit.row for hit in hits]
+            if seen:
+                fresh = [row for row in fresh if (row.ns, row.key, row.no) not in seen]
+            rows += filter(None, (yield from self._opened(names, fresh)))
             if (wanted is not None and len(rows) >= wanted) or len(hits) < find.limit or not fresh:
                 return rows[:wanted]
+            seen |= {(row.ns, row.key, row.no) for row in fresh}
             find = replace(find, before=hits[-1].row.no, offset=0)
 
     def _filled(
-        self, names: Names, find: Find, hits: Sequence[Found], opened: dict[tuple[bytes, bytes], Open]
+        self, names: Names, find: Find, hits: Sequence[Found], opened: Iterable[Open | None]
     ) -> Op[list[Found]]:
         """Hits that are there; in place of those whose key was destroyed, the next ones: a short page is the last."""
-        rows = list(_hits(opened, hits))
+        rows = _hits(opened, hits)
         if len(rows) == len(hits) or len(hits) < find.limit:
             return rows
         if not isinstance(find, Near):
@@ -252,7 +270,7 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
         while len(rows) < find.limit and len(hits) == asked.limit:
             asked = replace(asked, limit=2 * asked.limit)
             (hits,) = (yield from self.inner.work(names.tenant, Work(finds=[asked]))).finds
-            rows = list(_hits((yield from self._opened(names, [hit.row for hit in hits])), hits))
+            rows = _hits((yield from self._opened(names, [hit.row for hit in hits])), hits)
         return rows[: find.limit]
 
     # -- lifetime
@@ -323,13 +341,9 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
         return (yield from self.inner.now())
 
 
-def _row(opened: dict[tuple[bytes, bytes], Open], row: ItemRow) -> ItemRow | None:
-    entry = opened.get((bytes(row.ns), bytes(row.key)))
-    return entry.row if entry is not None else None
+def _row(entry: Open | None) -> ItemRow | None:
+    return entry and entry.row
 
 
-def _hits(opened: dict[tuple[bytes, bytes], Open], found: Sequence[Found]) -> Iterator[Found]:
-    for hit in found:
-        row = _row(opened, hit.row)
-        if row is not None:
-            yield Found(row, hit.score)
+def _hits(opened: Iterable[Open | None], found: Sequence[Found]) -> list[Found]:
+    return [Found(entry.row, hit.score) for entry, hit in zip(opened, found, strict=True) if entry]

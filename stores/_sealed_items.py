@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import ormsgpack
 
 from stepvault._core import identity
 from stepvault._core.blind_index import BlindIndex
-from stepvault._core.envelope import check, is_sealed
+from stepvault._core.envelope import check
 from stepvault._core.ids import text_of
 from stepvault._core.sealing import Sealer
 from stepvault.errors import PayloadError, TamperedError
 from stepvault.stores._dialect import Find, Found, ItemRow, Match, Near
 from stepvault.stores._ops.namespaces import ns_of
 from stepvault.stores._ops.ranking import by_words, nearest
+
+_KNOWN = 1024
 
 
 class Inside(NamedTuple):
@@ -38,6 +40,7 @@ class Names:
     index: BlindIndex
     tenant: bytes
     hidden: bool
+    _owners: dict[bytes, bytes] = field(default_factory=dict, repr=False)  # of namespaces as they are stored
 
     def ns(self, ns: bytes) -> bytes:
         """A namespace or prefix: itself, or a token for each label, which depends on the labels before it."""
@@ -60,7 +63,12 @@ class Names:
 
     def owner(self, ns: bytes) -> bytes:
         """Whose data key seals a namespace, by its stored form."""
-        return self.index.owner(self.tenant, ns)
+        owner = self._owners.get(ns)
+        if owner is None:
+            if len(self._owners) >= _KNOWN:
+                self._owners.clear()
+            owner = self._owners[ns] = self.index.owner(self.tenant, ns)
+        return owner
 
 
 def _joined(above: tuple[bytes, ...]) -> tuple[bytes, ...]:
@@ -85,24 +93,28 @@ def opened(sealer: Sealer, row: ItemRow) -> Open:
         PayloadError: It cannot be; the message names its place, by tokens where names are hidden.
     """
     try:
-        if not is_sealed(row.body):  # while threads are being sealed, the sealer would let it pass
-            check(row.body)
-        payload = sealer.open(identity.item(b"value", bytes(row.ns), bytes(row.key)), row.body)
+        payload = sealer.open(identity.item(b"value", row.ns, row.key), row.body)
+        if payload is row.body:  # not sealed, which the sealer lets pass while threads are being sealed
+            check(payload)
     except PayloadError as exc:
         exc.args = (f"{exc} (item {text_of(row.key)!r} in {ns_of(row.ns)!r})",)
         raise
-    inside, body = unpacked(payload)
-    row = row._replace(ns=inside.ns, key=inside.key, thread=inside.thread, body=body)
-    return Open(row, inside.words, inside.vectors)
+    (ns, key, thread, _, words, vectors), body = _parts(payload)
+    real = ItemRow(row.no, ns, key, row.created_at, row.updated_at, row.ttl, thread, row.checkpoint, body)
+    return Open(real, words, (vectors,) if vectors else ())
 
 
 def unpacked(payload: bytes) -> tuple[Inside, bytes]:
     """Undo `packed`; the vectors one behind the other."""
+    (*named, vectors), body = _parts(payload)
+    return Inside._make([*named, (vectors,) if vectors else ()]), body
+
+
+def _parts(payload: bytes) -> tuple[list[Any], bytes]:
     end = 4 + int.from_bytes(payload[:4], "big")
     if len(payload) < end:
         raise TamperedError
-    *named, vectors = ormsgpack.unpackb(payload[4:end])
-    return Inside._make([*named, [vectors] if vectors else []]), payload[end:]
+    return ormsgpack.unpackb(payload[4:end]), payload[end:]
 
 
 def keyed(names: Names, tokens: bytes | None) -> bytes | None:
@@ -129,8 +141,13 @@ def _by_meaning(find: Near, rows: Sequence[Open]) -> list[Found]:
 
 
 def _by_words(find: Match, rows: Sequence[Open]) -> list[Found]:
-    counts = [Counter(entry.words.split()) for entry in rows]
-    having = [(place, count) for place, count in enumerate(counts) if any(word in count for word in find.words)]
-    length = sum(sum(count.values()) for count in counts)
+    wanted = [f" {word} " for word in find.words]
+    having, length = [], 0
+    for place, entry in enumerate(rows):
+        words = entry.words
+        length += words.count(" ") + 1 if words else 0
+        padded = f" {words} "
+        if any(word in padded for word in wanted):
+            having.append((place, Counter(words.split())))
     ranked = by_words(find.words, having, len(rows), length)
     return [Found(rows[place].row, score) for place, score in ranked]

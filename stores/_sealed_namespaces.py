@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from stepvault._core.plan import Op
@@ -33,11 +33,10 @@ class Namespaces:
         """What these are called. One all of whose items were sealed with destroyed keys is not there."""
         reply = yield from self.inner.work(names.tenant, Work(finds=[Find(ns, 1) for ns in stored]))
         newest = {ns: hits[0].row for ns, hits in zip(stored, reply.finds, strict=True) if hits}
-        opened = yield from self._opened(names, newest.values())
+        opened = yield from self._opened(names, list(newest.values()))
         whole = yield from self._unbroken(names, [ns for ns, row in newest.items() if row.ns != ns])
         found = []
-        for ns, row in newest.items():
-            entry = opened.get((bytes(row.ns), bytes(row.key)))
+        for (ns, row), entry in zip(newest.items(), opened, strict=True):
             if entry is None or (row.ns != ns and ns not in whole):
                 entry = yield from self._one_in(names, ns)
             if entry is not None:
@@ -56,7 +55,8 @@ class Namespaces:
         find: Find | None = Find(ns, _PAGE)
         while find is not None:
             (hits,) = (yield from self.inner.work(names.tenant, Work(finds=[find]))).finds
-            for entry in (yield from self._opened(names, [hit.row for hit in hits if hit.row.ns == ns])).values():
+            opened = yield from self._opened(names, [hit.row for hit in hits if hit.row.ns == ns])
+            for entry in filter(None, opened):
                 return entry
             more = len(hits) == find.limit and hits[-1].row.no != find.before
             find = replace(find, before=hits[-1].row.no) if more else None
@@ -85,5 +85,5 @@ class Namespaces:
     def _names(self, tenant: bytes) -> Op[Names]:
         raise NotImplementedError
 
-    def _opened(self, names: Names, rows: Iterable[ItemRow]) -> Op[dict[tuple[bytes, bytes], Open]]:
+    def _opened(self, names: Names, rows: Sequence[ItemRow]) -> Op[list[Open | None]]:
         raise NotImplementedError

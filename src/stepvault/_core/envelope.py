@@ -92,9 +92,8 @@ def unseal(key: SealingKey, scope: bytes, identity: Identity, stored: bytes) -> 
         RowMismatchError: It was sealed for another row.
         TamperedError: It was changed.
     """
-    row = scope + frame(identity)
-    header = stored[:44]
-    payload = key.aead.open(header[24:36], stored[44:], _LABEL + header + row)
+    row = frame(identity)
+    payload = key.aead.open(stored[24:36], stored[44:], b"".join((_LABEL, stored[:44], scope, row)))
     if payload is None:  # which the row's tag, authenticated too, can only explain
-        raise TamperedError if header[36:] == key.tag(row) else RowMismatchError
+        raise TamperedError if stored[36:44] == key.tag(scope + row) else RowMismatchError
     return payload

@@ -7,11 +7,14 @@ tuple makes stored payloads unreadable. Nothing that changes during a row's life
 
 from __future__ import annotations
 
+import struct
 from typing import TypeAlias
 
 from stepvault._core.crypto import frame
 
 Identity: TypeAlias = tuple[bytes, ...]
+
+_number = struct.Struct(">q").pack
 
 
 def scope(deployment: bytes, tenant: bytes, owner: bytes) -> bytes:
@@ -60,7 +63,3 @@ def note(key: bytes) -> Identity:
 def doc(space: bytes, key: bytes) -> Identity:
     """A small record outside threads."""
     return (b"doc", b"body", space, key)
-
-
-def _number(value: int) -> bytes:
-    return value.to_bytes(8, "big", signed=True)

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from stepvault._core.blind_index import DOC, BlindIndex
 from stepvault._core.crypto import frame
-from stepvault._core.envelope import is_sealed, key_id_of
+from stepvault._core.envelope import is_sealed
 from stepvault._core.identity import scope
 from stepvault._core.key_cache import KeyCache
 from stepvault._core.keys import ERASED, ROOT, DataKey, KeyChain, chain, draft, living
@@ -94,10 +94,7 @@ class Keys:
 
     def sealer(self, tenant: bytes, owner: bytes, stored: Sequence[bytes] = ()) -> Op[Sealer]:
         """The sealer of an owner, which opens all of `stored` that can be opened."""
-        cached = self.cache.get(owner)
-        if cached is not None and self._index is not None and not _names_others(cached, stored):
-            return self._sealer(self._index, tenant, cached)
-        return (yield from self.sealers(tenant, {owner: stored}))[owner]
+        return self._known(tenant, owner, stored) or (yield from self.sealers(tenant, {owner: stored}))[owner]
 
     def sealers(self, tenant: bytes, owners: Mapping[bytes, Sequence[bytes]]) -> Op[dict[bytes, Sealer]]:
         """The sealers of several owners, with one read for those not in the cache.
@@ -105,12 +102,20 @@ class Keys:
         Raises:
             WrongKeyError, KeyNotFoundError, KeyUnavailableError: A key cannot be unwrapped.
         """
-        chains = {owner: found for owner in owners if (found := self.cache.get(owner)) is not None}
-        stale = [owner for owner in owners if owner not in chains or _names_others(chains[owner], owners[owner])]
-        if stale:
-            chains.update((yield from self._load(stale)))
-        index = self._index or (yield from self.index())
-        return {owner: self._sealer(index, tenant, chains[owner]) for owner in owners}
+        known = {owner: self._known(tenant, owner, stored) for owner, stored in owners.items()}
+        missing = [owner for owner, sealer in known.items() if sealer is None]
+        if missing:
+            chains = yield from self._load(missing)
+            index = yield from self.index()
+            known.update({owner: self._sealer(index, tenant, chains[owner]) for owner in missing})
+        return known  # type: ignore[return-value]
+
+    def _known(self, tenant: bytes, owner: bytes, stored: Sequence[bytes]) -> Sealer | None:
+        """The sealer of an owner, if its keys are in the cache, and those that `stored` was sealed with among them."""
+        keys = self.cache.get(owner)
+        if keys is None or self._index is None or _names_others(keys, stored):
+            return None
+        return self._sealer(self._index, tenant, keys)
 
     def create(self, tenant: bytes, owner: bytes, subjects: Sequence[bytes] = (), place: bytes = b"") -> Op[Sealer]:
         """A stored first key for an owner that nobody else can know yet, a new thread, linked to its subjects."""
@@ -283,8 +288,9 @@ class Keys:
 
 def _names_others(keys: KeyChain, stored: Sequence[bytes]) -> bool:
     """Whether a payload names a key that a cached chain lacks: another process has rolled over."""
+    known = keys.keys
     for payload in stored:
-        name = key_id_of(payload)
-        if name not in keys.keys and name not in keys.shredded and is_sealed(payload):
+        name = payload[8:24]  # see `key_id_of`
+        if name not in known and name not in keys.shredded and is_sealed(payload):
             return True
     return False
