@@ -174,7 +174,7 @@ class Erasure:
         while True:
             request = yield from steps.request(scope, eraser, subject, shared, reason, plan, own)
             done = yield from steps.advance(scope, eraser, request.id)
-            if (yield from steps.covers(scope, subject, done.tokens)):
+            if (yield from steps.covers(scope, subject, shared, own, done)):
                 return done.shown()
 
     def _telling(self, progress: Callable[[ErasureRequest], None] | None) -> Eraser:
@@ -249,7 +249,7 @@ class Erasure:
             if not isinstance(request, StepvaultError):
                 try:
                     done = yield from steps.advance(scope, eraser, request.id)
-                    covered = yield from steps.covers(scope, subject, done.tokens)
+                    covered = yield from steps.covers(scope, subject, shared, own, done)
                     again = self._erase(subject, shared, reason, None, progress, own)
                     found[n] = done.shown() if covered else (yield from again)
                 except StepvaultError as exc:

@@ -107,7 +107,8 @@ class ErasureRequest:
         requested_at: When it was asked for, by the database's clock.
         counts: What was removed so far.
         purge: Purge steps, done and not done.
-        hooks: Which outside systems were told, by their names; False: it failed.
+        hooks: Which outside systems were told, by their names; False: not yet, or it failed, or whoever brought this to
+            its end did not know the hook.
         receipt: At the end, `{"receipt": ..., "salts": [...]}`: the signed receipt, and the salts of its commitments,
             which belong to whoever asked for the erasure.
         follow_ups: Receipts of purge steps that were done later.

@@ -55,7 +55,9 @@ class Fields:
         return {path: None if value is None else scope.native.dumps(value) for path, value in self.values.items()}
 
 
-def anonymise(scope: Scope, key: ThreadKey, thread: ThreadRow, person: Person, fields: Fields) -> Op[bool]:
+def anonymise(
+    scope: Scope, key: ThreadKey, thread: ThreadRow, person: Person, fields: Mapping[Path, bytes | None]
+) -> Op[bool]:
     """Take a person out of a thread; False if somebody wrote to it meanwhile."""
     once = _once(scope, key, thread, person, fields)
     done = (yield Atomic(_locked(scope, key, once), "write")) if scope.core.dialect.locks else (yield from once)
@@ -68,11 +70,13 @@ def _locked(scope: Scope, key: ThreadKey, once: Op[bool]) -> Op[bool]:
     return (yield from once)
 
 
-def _once(scope: Scope, key: ThreadKey, thread: ThreadRow, person: Person, fields: Fields) -> Op[bool]:
+def _once(
+    scope: Scope, key: ThreadKey, thread: ThreadRow, person: Person, fields: Mapping[Path, bytes | None]
+) -> Op[bool]:
     whole = yield from transfer.read(scope, scope.core.dialect, key)
     if whole is None or whole.thread.rev != thread.rev:
         return False
-    scrubber = Scrubber(person.ids, fields.packed(scope), scope.core.subject_keys)
+    scrubber = Scrubber(person.ids, fields, scope.core.subject_keys)
     state = State.unpack(whole.thread.extents)
     rewriter = Rewriter(scrubber, scope.port, scope.native, elements_of(whole.chunks), state.extents.copy())
     rows = _Rows.of(scope, rewriter, whole)

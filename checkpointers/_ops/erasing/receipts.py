@@ -36,7 +36,7 @@ def first(scope: Scope, issuer: str, current: Request) -> Op[Request]:
     def end(present: Request) -> Request:
         if present.state != current.state:
             return present
-        return replace(present, state="receipted", receipt=stored, lists=[])
+        return replace(present, state="receipted", receipt=stored, lists=[], fields=[])
 
     return (yield from requests.change(scope, current.id, end))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from stepvault._core.plan import Op
 from stepvault._core.rows import DocChange
+from stepvault._core.serde.scrubbing import Path
 from stepvault.checkpointers._ops.context import Scope
 from stepvault.checkpointers._ops.inbox.entries import moment
 from stepvault.checkpointers._ops.spaces import space
@@ -50,6 +51,12 @@ class Request:
     commitments: list[str] = field(default_factory=list)
     lists: list[bytes] = field(default_factory=list)  # of the inbox
     leaving: list[list[Any]] = field(default_factory=list)  # threads that go, see `leaving`
+    fields: list[list[Any]] = field(default_factory=list)  # declared ones, for whoever goes on: path, what to put there
+
+    @property
+    def declared(self) -> dict[Path, bytes | None]:
+        """Its declared fields, as a scrubber takes them."""
+        return {tuple(path): packed for path, packed in self.fields}
 
     @property
     def steps(self) -> list[PurgeStep]:

@@ -57,7 +57,10 @@ def reconcile(scope: Scope, eraser: Eraser, journaled: Sequence[Line]) -> Op[lis
     for mark in lost:
         now = yield from scope.core.dialect.now()
         shared, own = erased[mark].get("shared", "keep"), erased[mark].get("own", "erase")
-        made = Request(scope.core.random(16).hex(), "received", [], [mark], shared, "reconcile", now, own=own)
+        fields = [[name.split("."), None] for name in erased[mark].get("fields", ())]
+        made = Request(
+            scope.core.random(16).hex(), "received", [], [mark], shared, "reconcile", now, own=own, fields=fields
+        )
         made = yield from requests.create(scope, made)
         try:
             made = yield from advance(scope, eraser, made.id)

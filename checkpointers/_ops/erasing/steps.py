@@ -78,13 +78,18 @@ def request(
     if planned is not None and (yield from planning.plan(scope, subject, eraser.items)).hash != planned.hash:
         raise PlanStaleError
     now = yield from scope.core.dialect.now()
-    made = Request(scope.core.random(16).hex(), "received", ids, marks, shared, reason, now, own=own)
+    made = Request(
+        scope.core.random(16).hex(), "received", ids, marks, shared, reason, now, own=own,
+        hooks=dict.fromkeys(eraser.hooks, False),
+        fields=[[list(path), packed] for path, packed in eraser.fields.packed(scope).items()],
+    )  # fmt: skip
     return (yield from requests.create(scope, made))
 
 
-def covers(scope: Scope, subject: str, marks: Collection[bytes]) -> Op[bool]:
-    """Whether these are all ids of a person: some may have been linked while an older request was under way."""
-    return {token(scope, name) for name in (yield from people.ids_of(scope, subject))} <= set(marks)
+def covers(scope: Scope, subject: str, shared: str, own: str, done: Request) -> Op[bool]:
+    """Whether a request did what is asked for: one that was under way may have fewer ids, or another choice."""
+    ids = yield from people.ids_of(scope, subject)
+    return (done.shared, done.own) == (shared, own) and {token(scope, name) for name in ids} <= set(done.tokens)
 
 
 def _check_hold(scope: Scope, marks: Sequence[bytes]) -> Op[None]:
@@ -141,7 +146,7 @@ def _tombstone(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
         for mark in current.tokens:
             line = {
                 "token": mark.hex(), "tenant": scope.tenant.hex(), "request": current.id, "at": now,
-                "shared": current.shared, "own": current.own,
+                "shared": current.shared, "own": current.own, "fields": [".".join(path) for path in current.declared],
             }  # fmt: skip
             yield Call(lambda line=line: eraser.journal(line))  # type: ignore[misc]
     return (yield from _moved(scope, current, "tombstoned", tombstoned=now))
@@ -277,7 +282,7 @@ def _delete_thread(
             continue
         if choice == "anonymise":
             person = Person((yield from _ids_in(scope, current, thread)), current.tokens)
-            once = anonymise(scope, key, thread, person, eraser.fields)
+            once = anonymise(scope, key, thread, person, {**current.declared, **eraser.fields.packed(scope)})
             done, items = yield from leaving.with_memory(scope, eraser.items, current.id, key, thread, once)
             if done:
                 yield from leaving.watch(scope, key, thread)

@@ -13,7 +13,7 @@ from stepvault.checkpointers._erasure import Erasure
 from stepvault.checkpointers._ops.erasing import steps, stones
 from stepvault.checkpointers._ops.erasing.steps import Eraser
 from stepvault.checkpointers._ops.subjects import token
-from stepvault.errors import HoldError, SubjectErasedError
+from stepvault.errors import ErasureError, HoldError, SubjectErasedError
 from tests.contract.building import config, put
 from tests.contract.matrix import Database
 
@@ -57,6 +57,45 @@ async def test_who_came_back_is_let_in_after_every_restore(async_database: Datab
         (done,) = await erasure.areconcile()
         assert done.counts == {"threads": number + 1, "checkpoints": number + 1}
         await put(saver, {"a": number}, at=config("new", user_id="ann"))
+
+
+async def test_whoever_goes_on_knows_what_was_declared(async_database: Database, tmp_path: Path) -> None:
+    """A scheduled job that resumes or reconciles need not be told fields and hooks of the app."""
+    saver, journal = await async_database.raw(), tmp_path / "journal.jsonl"
+    app = Erasure(saver, journal=tmp_path, personal_fields={"email": "e@example.invalid"}, hooks={"crm": print})
+    job = Erasure(saver, journal=journal)
+    at = config("both", user_id=["ann", "bob"])
+    await put(saver, {"email": "a@b.c"}, at=at)
+    with pytest.raises(ErasureError):  # killed, so to speak: its journal cannot be written
+        await app.aerase("ann", shared="anonymise")
+    (done,) = await job.aresume()
+    assert await email(saver, "both") == "e@example.invalid"
+    assert done.receipt is not None
+    assert done.receipt["receipt"]["hooks"] == {"crm": False}
+
+    mark = token(saver._scope, "ann")
+    await saver._arun(stones._write(saver._scope, {mark: None}))  # a backup from before
+    await put(saver, {"email": "a@b.c"}, at=config("restored", user_id=["ann", "bob"]))
+    (done,) = await job.areconcile()
+    assert (done.counts, await email(saver, "restored")) == ({"anonymised": 1}, "[erased]")
+
+
+async def test_another_choice_than_that_of_an_open_erasure_is_made_too(
+    async_database: Database, tmp_path: Path
+) -> None:
+    saver = await async_database.raw()
+    await put(saver, {"a": 1}, at=config("both", user_id=["ann", "bob"]))
+    with pytest.raises(ErasureError):
+        await Erasure(saver, journal=tmp_path).aerase("ann", shared="anonymise")
+    done = await Erasure(saver).aerase("ann", shared="keep")
+    assert done.receipt is not None
+    assert done.receipt["receipt"]["shared"] == "keep"
+    assert [receipt["shared"] for receipt in await Erasure(saver).areceipts()] == ["anonymise", "keep"]
+
+
+async def email(saver: Any, thread: str) -> Any:
+    found = await saver.aget_tuple(config(thread))
+    return found.checkpoint["channel_values"]["email"]
 
 
 async def test_a_hold_that_came_back_stops_only_its_own(async_database: Database, tmp_path: Path) -> None:
