@@ -26,7 +26,7 @@ from stepvault.checkpointers._ops import answers, evolution, permits
 from stepvault.checkpointers._ops.context import Address, Scope, config_of
 from stepvault.checkpointers._ops.evolution import Renames
 from stepvault.checkpointers._ops.expiry import is_expired
-from stepvault.errors import PayloadError
+from stepvault.errors import PayloadError, TruncatedError
 
 
 def get_tuple(scope: Scope, at: Address, known: Known | None = None) -> Op[CheckpointTuple | None]:
@@ -173,9 +173,12 @@ def tuple_of(
             return found
         known = renames or Renames.none(text_of(row.ns))
         return evolution.evolved(scope.core.evolution, record, found, written, known)
-    except PayloadError as exc:
-        exc.args = (f"Thread {text_of(key.thread)!r}, checkpoint {checkpoint_id!r}: {exc}",)
-        raise
+    except (PayloadError, UnicodeDecodeError) as exc:
+        named = (
+            exc if isinstance(exc, PayloadError) else TruncatedError("An id is damaged; restore the row from a backup.")
+        )
+        named.args = (f"Thread {text_of(key.thread)!r}, checkpoint {checkpoint_id!r}: {named}",)
+        raise named from exc.__cause__
 
 
 def checkpoint_of(checkpoint_id: str, record: Record, decoder: Decoder) -> Checkpoint:

@@ -183,6 +183,8 @@ def _explain(scope: Scope, at: Address, exc: PayloadError) -> Op[None]:
     message = str(exc)
     if not message.startswith("Thread "):
         message = f"Thread {thread!r}, checkpoint {id_of(damaged)!r}: {message}"
+    if message[-1:] not in ".!?":
+        message += "."
     found = f"is {older!r}; repair({thread!r}, to={older!r}) goes back to it" if older else "does not exist"
     exc.args = (f"{message} The nearest older checkpoint that can be read {found}.",)
 

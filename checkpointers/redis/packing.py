@@ -11,10 +11,12 @@ import ormsgpack
 import xxhash
 
 from stepvault._core.chunks import ChunkRow
+from stepvault._core.envelope import BEGINS
 from stepvault._core.knowledge import ThreadKey
 from stepvault._core.rows import CheckpointRow, WriteRow
 from stepvault.errors import TruncatedError
 
+_DAMAGE = (struct.error, ValueError, TypeError, OverflowError, TruncatedError)
 _BUCKETS = 256
 _MARK = 4  # bytes of a filter token that scripts compare; every hit is compared in full
 
@@ -54,13 +56,18 @@ def pack_checkpoint(row: CheckpointRow, tokens: Sequence[bytes]) -> bytes:
 
 
 def unpack_checkpoint(ns: bytes, id_: bytes, packed: bytes) -> CheckpointRow:
-    """Read `pack_checkpoint`."""
+    """Read `pack_checkpoint`.
+
+    A damaged one comes without a whole body: whoever decodes it says which checkpoint of which thread that is, and
+    all others can be read.
+    """
     try:
         created_at, refs, at = _clear(packed, 0)
         (count,) = struct.unpack_from(">H", packed, at)
         parent, run, source, step, body = ormsgpack.unpackb(packed[at + 2 + count * _MARK :])
-    except (struct.error, ValueError) as exc:
-        raise TruncatedError("A checkpoint record is damaged; restore the row from a backup.") from exc
+        _check_bytes(parent, run, source, body)
+    except _DAMAGE:
+        return CheckpointRow(ns, id_, None, None, None, None, 0, None, _no_body(packed))
     return CheckpointRow(ns, id_, parent, run, source, step, created_at, refs, body)
 
 
@@ -70,20 +77,33 @@ def pack_write(row: WriteRow) -> bytes:
 
 
 def unpack_writes(ns: bytes, checkpoint: bytes, packed: bytes) -> list[WriteRow]:
-    """The writes of one checkpoint."""
+    """The writes of one checkpoint; the first damaged one comes without a whole body and ends them."""
     rows, at = [], 0
     try:
         while at < len(packed):
             size, length = struct.unpack_from(">IH", packed, at)
+            if not size:
+                raise TruncatedError
             task = packed[at + 6 : at + 6 + length]
             (k,) = struct.unpack_from(">h", packed, at + 6 + length)
             created_at, refs, rest = _clear(packed, at + 8 + length)
             run, body = ormsgpack.unpackb(packed[rest : at + size])
+            _check_bytes(run, body)
             rows.append(WriteRow(ns, checkpoint, task, k, run, created_at, refs, body))
             at += size
-    except (struct.error, ValueError) as exc:
-        raise TruncatedError("A writes record is damaged; restore the row from a backup.") from exc
+    except _DAMAGE:
+        rows.append(WriteRow(ns, checkpoint, b"", 0, None, 0, None, _no_body(packed)))
     return rows
+
+
+def _no_body(packed: bytes) -> bytes:
+    """What stands for the body of a damaged record: cut short, and sealed if that was."""
+    return BEGINS if BEGINS in packed else b""
+
+
+def _check_bytes(*parts: Any) -> None:
+    if not all(part is None or type(part) is bytes for part in parts):
+        raise TruncatedError
 
 
 def _refs(refs: bytes | None) -> bytes:

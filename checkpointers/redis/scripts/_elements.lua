@@ -1,10 +1,12 @@
--- Reading elements: refs of records and writes, rows of pages.
+-- Reading elements: refs of records and writes, rows of pages. A damaged record makes no loop long and no script fail:
+-- the reader finds out what is wrong with it, and reads all others.
 local PAGES, BYTES = 64, 524288 -- per call
 
 local function add_refs(pages, seen, refs)
-  for at = 1, #refs, 8 do
+  for at = 1, #refs - 7, 8 do
     local low, high = struct.unpack('>I4I4', refs, at)
     for page = low, high do
+      if #pages >= PAGES then return end -- no call takes more
       if not seen[page] then
         seen[page] = true
         pages[#pages + 1] = page
@@ -13,7 +15,15 @@ local function add_refs(pages, seen, refs)
   end
 end
 
+local function see(seen, ranges) -- pages that the reader has
+  for at = 1, #ranges, 8 do
+    local low, high = struct.unpack('>I4I4', ranges, at)
+    for page = low, high do seen[page] = true end
+  end
+end
+
 local function refs_at(packed, at) -- created_at stands before them
+  if at + 9 > #packed then return '' end
   local count = struct.unpack('>I2', packed, at + 8)
   return string.sub(packed, at + 10, at + 9 + 8 * count)
 end
@@ -21,8 +31,9 @@ end
 local function add_refs_of(pages, seen, found, writes)
   if found then add_refs(pages, seen, refs_at(found, 1)) end
   local at = 1
-  while at <= #writes do
+  while at + 5 <= #writes do
     local size, task = struct.unpack('>I4I2', writes, at)
+    if size == 0 then return end
     add_refs(pages, seen, refs_at(writes, at + 8 + task))
     at = at + size
   end

@@ -19,7 +19,9 @@ local function entry_at(segment, at) -- id, ns, where the next begins
 end
 
 local function entry_before(segment, finish) -- the entry that ends at `finish`: id, ns, where it begins
-  local at = finish + 1 - struct.unpack('>I2', segment, finish - 1)
+  local size = struct.unpack('>I2', segment, finish - 1)
+  if size == 0 then error(DAMAGED) end
+  local at = finish + 1 - size
   local id, ns = entry_at(segment, at)
   return id, ns, at
 end

@@ -5,6 +5,7 @@
 -- k: see list.
 local h = KEYS[1]
 local FORMAT = '1'
+local DAMAGED = 'a record of this thread is damaged'
 
 local function field(ns, id)
   return struct.pack('>I2', #ns) .. ns .. id

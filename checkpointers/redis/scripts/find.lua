@@ -10,7 +10,9 @@ local wanted_ns = string.sub(ARGV[1], 1, 1) == '*' and string.sub(ARGV[1], 2)
 local below, below_ns, floor, limit, tokens, what = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
 
 local function has(found, token)
+  if #found < 10 then return false end
   local at = 11 + 8 * struct.unpack('>I2', found, 9)
+  if at + 1 > #found then return false end
   for _ = 1, struct.unpack('>I2', found, at) do
     if string.sub(found, at + 2, at + 5) == token then return true end
     at = at + 4

@@ -12,7 +12,7 @@ local reply = { 'OK', m[2], m[3], m[4], m[5], '', '', '', '', {} }
 if not id then return reply end
 local found, writes = record(id, ns)
 local pages, seen = {}, {}
-if ARGV[4] == m[3] then add_refs({}, seen, ARGV[5]) end
+if ARGV[4] == m[3] then see(seen, ARGV[5]) end
 add_refs_of(pages, seen, found, writes)
 local rows, covered = rows_of(pages)
 reply[6], reply[7], reply[8], reply[9], reply[10] = id, found or '', writes, covered, rows

@@ -17,6 +17,7 @@ local function position(writes, head) -- where the entry with this head begins a
   local p = 1
   while p <= #writes do
     local size = struct.unpack('>I4', writes, p)
+    if size == 0 then error(DAMAGED) end
     if string.sub(writes, p + 4, p + 3 + #head) == head then return p, p + size end
     p = p + size
   end

@@ -94,6 +94,7 @@ local function remove_write(ns, id, task, k)
   local head, p = struct.pack('>I2', #task) .. task .. struct.pack('>i2', tonumber(k)), 1
   while p <= #writes do
     local following = p + struct.unpack('>I4', writes, p)
+    if following == p then error(DAMAGED) end
     if string.sub(writes, p + 4, p + 3 + #head) == head then
       writes = string.sub(writes, 1, p - 1) .. string.sub(writes, following)
     else

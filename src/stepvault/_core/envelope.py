@@ -33,7 +33,7 @@ MAX_PAYLOAD = 2**31 - 64
 
 _VERSION, _AES_256_GCM, _FLAGS = 1, 1, 0
 _HEADER = struct.Struct(">BBBBI16s12s8s")
-_BEGINS = bytes((MAGIC, _VERSION, _AES_256_GCM, _FLAGS))
+BEGINS = bytes((MAGIC, _VERSION, _AES_256_GCM, _FLAGS))
 OVERHEAD = _HEADER.size + TAG_BYTES
 _LABEL = b"stepvault/aad/1"
 
@@ -70,7 +70,7 @@ def check(stored: bytes) -> None:
         TruncatedError: Bytes are missing or were added.
         UnsupportedFormatError: A version, algorithm or flag this version does not know.
     """
-    if stored[:4] == _BEGINS and len(stored) == OVERHEAD + int.from_bytes(stored[4:8], "big"):
+    if stored[:4] == BEGINS and len(stored) == OVERHEAD + int.from_bytes(stored[4:8], "big"):
         return
     if not stored or stored[0] != MAGIC:
         raise PlaintextRejectedError

@@ -20,6 +20,7 @@ _FIRST_EXTENT = 64
 _LAST_EXTENT = 4096
 _SLOTS = 16
 _SHORT = 24  # bytes
+_MOST_PAGES = 1 << 18  # of one record; 16 million elements
 
 Runs: TypeAlias = list[tuple[int, int]]  # (first number, count)
 
@@ -175,10 +176,11 @@ def packed_pages(spans: frozenset[tuple[int, int]]) -> bytes | None:
 
 @lru_cache(1024)
 def unpack_pages(packed: bytes | None) -> Sequence[tuple[int, int]]:
-    """Read `pack_pages`."""
+    """Read `pack_pages`; nothing where so many pages are named that the hint is damaged: nobody lists them."""
     if not packed:
         return ()
-    return [
+    spans = [
         (int.from_bytes(packed[i : i + 4], "big"), int.from_bytes(packed[i + 4 : i + 8], "big"))
         for i in range(0, len(packed), 8)
     ]
+    return spans if sum(high - low for low, high in spans) <= _MOST_PAGES else ()

@@ -94,5 +94,7 @@ def _answer(exc: Exception, text: str, where: str, key: bytes | None) -> Excepti
         return ConfigurationError(f"{where} is part of a cluster; pass cluster_mode=True or a redis+cluster:// URL.")
     if "unknown command" in text.lower():
         return ConfigurationError(f"{where} lacks a command this saver needs: Redis 6.2 or Valkey is required.")
+    if "user_script" in text:  # a script of ours that met what none of ours has written
+        return StorageCorruptError(f"{name} in {where} is damaged; nothing was changed. Restore it from a backup.")
     code = text.partition(" ")[0]
     return StorageError(f"{where} refused the operation on {name}: {type(exc).__name__}, {code}.")

@@ -44,6 +44,15 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_damaged_hint_names_the_checkpoint(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE stepvault_checkpoint SET refs = x'00000000ffffffff' WHERE refs IS NOT NULL")
+    with SqliteSaver(str(path)) as saver:
+        with pytest.raises(PayloadError, match=r"Thread 't', checkpoint '[^']+': channel .*missing"):
+            saver.get_tuple(config())
+        assert {problem.kind for problem in saver.verify().problems} == {"unreadable"}
+
+
 def verbs(saver: SqliteSaver) -> list[Any]:
     """Every way to touch a database."""
     return [
