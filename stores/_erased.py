@@ -8,7 +8,7 @@ from typing import Any
 from stepvault._core.plan import Op
 from stepvault.stores._dialect import Removed
 from stepvault.stores._ops import erased as erasing
-from stepvault.stores._ops import remove
+from stepvault.stores._ops import remove, threads
 from stepvault.stores._ops.context import Scope
 from stepvault.stores._ops.namespaces import ns_key, scope_keys
 from stepvault.stores._sealed import SealedDialect
@@ -20,6 +20,22 @@ def forget_threads(scope: Scope, thread_ids: Iterable[Any]) -> Op[Removed]:
     if isinstance(scope.core.dialect, SealedDialect):
         yield from scope.core.dialect.shred_below(scope.tenant, scope_keys(ids))
     return (yield from remove.delete_thread_scopes(scope, ids))
+
+
+def forget_orphans(scope: Scope) -> Op[int]:
+    """Remove old memory of threads that are no more, with its keys; see `threads.orphans`."""
+    dialect = scope.core.dialect
+    if not isinstance(dialect, SealedDialect):
+        return (yield from threads.orphans(scope))
+
+    def with_keys(prefix: bytes, removal: Op[threads.Orphaned]) -> Op[threads.Orphaned]:
+        owners = yield from dialect.owners_below(scope.tenant, [prefix])
+        done = yield from removal
+        if done.empty and owners:  # not before: what is written meanwhile stays, and is to be read
+            yield from dialect.keys.shred(owners)
+        return done
+
+    return (yield from threads.orphans(scope, with_keys))
 
 
 class Door:

@@ -73,14 +73,19 @@ class Namespaces:
 
     def shred_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[None]:
         """Destroy the keys of all namespaces below prefixes, before their items are deleted."""
+        owners = yield from self.owners_below(tenant, prefixes)
+        if owners:
+            yield from self.keys.shred(owners)
+
+    def owners_below(self, tenant: bytes, prefixes: Sequence[bytes]) -> Op[list[bytes]]:
+        """Whose keys seal what is in namespaces below prefixes."""
         names = yield from self._names(tenant)
         stored: dict[bytes, None] = {}
         for at in range(0, len(prefixes), _ABREAST):
             asked = [names.ns(prefix) for prefix in prefixes[at : at + _ABREAST]]
             for listed in (yield from self.inner.work(tenant, Work(namespaces=asked))).namespaces:
                 stored.update(dict.fromkeys(listed))
-        if stored:
-            yield from self.keys.shred(map(names.owner, stored))
+        return [names.owner(ns) for ns in stored]
 
     def _names(self, tenant: bytes) -> Op[Names]:
         raise NotImplementedError

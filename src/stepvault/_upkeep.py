@@ -19,8 +19,8 @@ from stepvault.checkpointers._ops.subjects import TOMBSTONES
 from stepvault.copying import copy_all
 from stepvault.errors import ConfigurationError, StepvaultError, SubjectErasedError
 from stepvault.overview import BackupReport, Health, Stats, StatsBy
+from stepvault.stores._erased import forget_orphans
 from stepvault.stores._ops import remove
-from stepvault.stores._ops import threads as store_threads
 from stepvault.stores._ops.context import Scope
 from stepvault.ttl import SweepReport
 
@@ -132,7 +132,7 @@ def _sweep_items(scope: Scope, tenants: Sequence[bytes], *, dry_run: bool) -> Op
         return (yield from remove.overdue(scope))
     items = yield from remove.sweep(scope)
     for tenant in tenants:
-        yield from store_threads.orphans(replace(scope, tenant=tenant))
+        yield from forget_orphans(replace(scope, tenant=tenant))
     return items
 
 

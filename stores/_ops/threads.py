@@ -5,7 +5,7 @@ Without a vault there are no threads to ask, and nothing here costs anything.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
@@ -148,10 +148,24 @@ def versions(scope: Scope, names: Sequence[Name]) -> Op[dict[Name, datetime]]:
     return found
 
 
-def orphans(scope: Scope) -> Op[int]:
+class Orphaned(NamedTuple):
+    """How many items of a thread's memory were removed, and whether nothing is left of it."""
+
+    items: int
+    empty: bool
+
+
+Around = Callable[[bytes, Op[Orphaned]], Op[Orphaned]]
+
+
+def orphans(scope: Scope, around: Around | None = None) -> Op[int]:
     """Remove memory of threads that are no more, once it is a day old; what killed workers and late runs leave.
 
     Page by page, each only as it was read: what a thread writes that is made meanwhile stays.
+
+    Args:
+        scope: The store's view.
+        around: What else is to be done where all of a thread's memory is removed.
     """
     threads = scope.core.wired.threads
     if threads is None:
@@ -163,18 +177,20 @@ def orphans(scope: Scope) -> Op[int]:
     for at in range(0, len(ids), _PAGE):
         standing = yield from threads.standing(scope.tenant, ids[at : at + _PAGE], None)
         for thread in (thread for thread, how in standing.items() if how == "missing"):
-            removed += yield from _remove_old(scope, thread)
+            prefix = ns_key(thread_scope(thread))
+            once = _remove_old(scope, thread, prefix)
+            removed += (yield from (once if around is None else around(prefix, once))).items
     return removed
 
 
-def _remove_old(scope: Scope, thread: str) -> Op[int]:
-    """Remove the memory of a thread that is not there, unless some of it is younger than a day; how many items."""
-    prefix, removed = ns_key(thread_scope(thread)), 0
+def _remove_old(scope: Scope, thread: str, prefix: bytes) -> Op[Orphaned]:
+    """Remove the memory of a thread that is not there, unless some of it is younger than a day."""
+    removed = 0
     while True:
         work = Work(finds=[Find(prefix, 1, max_age=_YOUNG), Find(prefix, _PAGE)])
         young, found = (yield from scope.core.dialect.work(scope.tenant, work)).finds
         standing = yield from scope.core.wired.threads.standing(scope.tenant, [thread], None)
         if young or not found or standing[thread] != "missing":
-            return removed
+            return Orphaned(removed, not found and standing[thread] == "missing")
         yield from scope.core.dialect.drop(scope.tenant, [hit.row for hit in found])
         removed += len(found)

@@ -20,6 +20,7 @@ from stepvault.checkpointers._ops.spaces import space
 from stepvault.errors import IdentifierError, ThreadGoneError
 from stepvault.stores._dialect import NewItem, Work
 from stepvault.stores._ops import threads
+from stepvault.stores._ops.namespaces import ns_key
 from tests.contract.building import checkpoint, config, put
 from tests.contract.matrix import Database, InThreads, RedisClusterDatabase, SqliteDatabase, matrix
 
@@ -247,7 +248,7 @@ async def test_what_is_written_while_a_sweep_looks_stays(at: Under, monkeypatch:
 
     monkeypatch.setattr(dialect, "drop", drop)
     await at.named(at.vault).asweep()
-    assert [item.key for item in await at.store.asearch(())] == ["written"]
+    assert [(item.key, item.value) for item in await at.store.asearch(())] == [("written", {"n": 1})]
     await put(at.saver, {"a": 1}, at=config("nobody"))
     monkeypatch.undo()
     monkeypatch.setattr(threads, "_YOUNG", 0)
@@ -272,6 +273,34 @@ async def test_a_sweep_tidies_up_after_killed_workers(at: Under, monkeypatch: py
     assert [item.namespace for item in await at.store.asearch(("thread_scope",))] == [at.scope("t")]
     await asyncio.sleep(PAST)
     assert await at.store.aget(ITEM, "k") is None
+
+
+async def test_the_key_of_memory_goes_when_a_sweep_has_left_nothing_of_it(
+    at: Under, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if at.vault.checkpointer._core.keys is None:
+        pytest.skip("nothing is sealed")
+    monkeypatch.setattr(threads, "_YOUNG", 500_000)
+    for key in ("a", "b"):
+        await at.store.aput(at.scope("nobody"), key, {"n": 1})
+    await at.named(at.vault).asweep()
+    assert await _living_keys(at, "nobody") == 1, "it is young"
+    await asyncio.sleep(0.6)
+    await at.named(at.vault).asweep()
+    assert await at.store.asearch(()) == []
+    assert await _living_keys(at, "nobody") == 0
+    await at.store.aput(at.scope("nobody"), "c", {"n": 2})
+    assert [item.value for item in await at.store.asearch(())] == [{"n": 2}]
+
+
+async def _living_keys(at: Under, thread: str) -> int:
+    """How many keys can still open the memory of a thread."""
+    store = at.vault.store
+    keys = store._scope.core.dialect.keys
+    names = await store._arun(store._scope.core.dialect._names(store._scope.tenant))
+    owner = names.owner(names.ns(ns_key(at.scope(thread))))
+    rows = await store._arun(keys.at(keys.store.load([owner])))
+    return sum(row.wrapped is not None for row in rows)
 
 
 async def test_what_a_task_beside_the_question_reads_is_kept_too(at: Under) -> None:
