@@ -66,6 +66,18 @@ class Door:
         if isinstance(dialect, SealedDialect):
             yield from dialect.link(self._scope.tenant, [ns_key(labels) for labels in namespaces], tokens)
 
+    def drop_shut(self) -> int:
+        """Of a sealed store: remove items whose key was destroyed, as a restore brings back; how many there were."""
+        return self._run(self._shut_dropped())  # type: ignore[no-any-return]
+
+    async def adrop_shut(self) -> int:
+        """Async version of `drop_shut`."""
+        return await self._arun(self._shut_dropped())  # type: ignore[no-any-return]
+
+    def _shut_dropped(self) -> Op[int]:
+        dialect = self._scope.core.dialect
+        return (yield from dialect.drop_shut(self._scope.tenant)) if isinstance(dialect, SealedDialect) else 0
+
     def mark_erased(self, tokens: Sequence[bytes], *, erased: bool = True) -> None:
         """Refuse what is put for people from here on, or accept it again; what is there stays. Idempotent.
 

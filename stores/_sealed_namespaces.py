@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from stepvault._core.envelope import is_sealed, key_id_of
 from stepvault._core.plan import Op
 from stepvault._keystore.keys import Keys
 from stepvault.stores._dialect import Dialect, Find, ItemRow, Work
@@ -86,6 +87,36 @@ class Namespaces:
             for listed in (yield from self.inner.work(tenant, Work(namespaces=asked))).namespaces:
                 stored.update(dict.fromkeys(listed))
         return [names.owner(ns) for ns in stored]
+
+    def drop_shut(self, tenant: bytes) -> Op[int]:
+        """Remove rows whose key was destroyed, which nobody can read or name any more; how many there were.
+
+        Looks at the keys of every namespace. Nothing is opened: a row says which key sealed it.
+        """
+        names = yield from self._names(tenant)
+        (stored,) = (yield from self.inner.work(tenant, Work(namespaces=[b""]))).namespaces
+        dropped = 0
+        for at in range(0, len(stored), _ABREAST):
+            owners = {names.owner(ns): ns for ns in stored[at : at + _ABREAST]}
+            for owner, sealer in (yield from self.keys.sealers(tenant, dict.fromkeys(owners, ()))).items():
+                if sealer.keys.shredded:
+                    dropped += yield from self._drop_sealed_by(tenant, owners[owner], sealer.keys.shredded)
+        return dropped
+
+    def _drop_sealed_by(self, tenant: bytes, ns: bytes, keys: Collection[bytes]) -> Op[int]:
+        """Remove what is in a stored namespace itself and was sealed with one of these keys."""
+        find: Find | None = Find(ns, _PAGE)
+        dropped = 0
+        while find is not None:
+            (hits,) = (yield from self.inner.work(tenant, Work(finds=[find]))).finds
+            own = (hit.row for hit in hits if hit.row.ns == ns and is_sealed(hit.row.body))
+            rows = [row for row in own if key_id_of(row.body) in keys]
+            if rows:  # what is put meanwhile is another version, and stays
+                yield from self.inner.drop(tenant, rows)
+            dropped += len(rows)
+            more = len(hits) == find.limit and hits[-1].row.no != find.before
+            find = replace(find, before=hits[-1].row.no) if more else None
+        return dropped
 
     def _names(self, tenant: bytes) -> Op[Names]:
         raise NotImplementedError

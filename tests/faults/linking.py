@@ -13,7 +13,7 @@ from typing import Any
 
 from stepvault import Vault
 from stepvault.errors import SubjectErasedError
-from tests.faults.erasing import Processes, put
+from tests.faults.erasing import Processes, ask, put
 
 IDS = ("ann", "anna")
 
@@ -22,6 +22,7 @@ def fill(vault: Vault) -> None:
     for subject in IDS:
         put(vault, f"of {subject}", subject)
         vault.store.put(("users", subject), "k", {"text": subject})
+        vault.inbox.decide(ask(vault, f"asks {subject}", "bob", text="his"), "yes", by=subject)
     put(vault, "of both", *IDS)
     put(vault, "shared", IDS[0], "bob", text="theirs")
 

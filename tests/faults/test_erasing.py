@@ -14,11 +14,12 @@ import pytest
 from stepvault import Vault
 from stepvault.checkpointers._ops.effect_hints import SPACE as EFFECTS
 from stepvault.checkpointers._ops.erasing import requests
+from stepvault.checkpointers._ops.erasing.requests import Request
 from stepvault.checkpointers._ops.inbox.index import of_subject
 from stepvault.checkpointers._ops.people import LINKS
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import DECIDERS, SUBJECTS, token
-from stepvault.erasure import STATES
+from stepvault.erasure import STATES, commits_to
 from stepvault.errors import SubjectErasedError
 from stepvault.receipts import verify_receipts
 from tests.contract.matrix import KEYRING, Database, RedisClusterDatabase, SqliteDatabase, everywhere
@@ -90,6 +91,7 @@ def check(vault: Vault, tenant: str) -> None:
     check_receipts(vault, tenant)
 
 
+REMOVED = {"threads": 3, "items": 2, "decisions": 2}  # of both ids together, each once
 ROUNDS = [2, pytest.param(60, marks=SOAK)]
 
 
@@ -105,14 +107,32 @@ async def test_two_ids_of_one_person_are_erased_at_once(database: Database, roun
             check_together(vault, tenant)
             done = finished(vault)
             first, *later = sorted(done, key=lambda request: request.tombstoned)
+            counted = sum((Counter(one.counts) for one in done), Counter[str]())
+            assert {name: counted[name] for name in ("threads", "items", "decisions")} == REMOVED, (tenant, counted)
+            assert all(_is_of(one, {token(vault.checkpointer._scope, name): name for name in IDS}) for one in done), (
+                tenant
+            )
             in_turn = all(one.tombstoned >= first.verified for one in later)  # the other process came to it late
             assert in_turn or int(tenant) % 2, "one erasure of one person at a time, if it was known to be one"
+
+
+def _is_of(request: Request, names: dict[bytes, str]) -> bool:
+    """Whether the receipt of an erasure is about those of these people whom it erased, and says no more than was done.
+
+    It may say less: a worker that was slower than another counts after the receipt.
+    """
+    assert request.receipt is not None
+    receipt, salts = request.receipt["receipt"], request.receipt["salts"]
+    said = {mark for mark, name in names.items() if commits_to(receipt, salts, name)}
+    true = all(count <= request.counts[name] for name, count in receipt["removed"].items())
+    return true and said == set(request.tokens) and receipt["remaining"] == 0
 
 
 def check_together(vault: Vault, tenant: str) -> None:
     """Nothing is left of either id, nor that they belonged together."""
     run, scope = vault.checkpointer._run, vault.checkpointer._scope
-    assert {thread.thread_id: thread.subjects for thread in vault.threads()} == {"shared": ("bob",)}, tenant
+    bobs = {"shared": ("bob",), **{f"asks {subject}": ("bob",) for subject in IDS}}
+    assert {thread.thread_id: thread.subjects for thread in vault.threads()} == bobs, tenant
     assert vault.store.search(()) == [], tenant
     assert run(scope.core.dialect.docs(space(scope, LINKS), b"", b"", 10)) == [], tenant
     for subject in IDS:

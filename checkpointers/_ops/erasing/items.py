@@ -69,6 +69,11 @@ class Items:
         if hasattr(self.store, "mark_erased"):
             yield from self._call("mark_erased", tokens, erased=erased)
 
+    def drop_shut(self) -> Op[None]:
+        """Remove what a restore has brought back of items whose keys were destroyed, if the store seals any."""
+        if self._is_sealed:
+            yield from self._call("drop_shut")
+
     def page(self, namespace: tuple[str, ...], at: int, *, below: bool = False) -> Op[tuple[list[Any], int | None]]:
         """Some items of one namespace itself, or of those below too, and where the next page starts."""
         page = yield from self._search(namespace, at)

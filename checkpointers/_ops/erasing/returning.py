@@ -45,7 +45,8 @@ def reconcile(scope: Scope, eraser: Eraser, journaled: Sequence[Line]) -> Op[lis
     """Erase again whom the journal says to be erased, where the database does not know it (any more).
 
     Names are not in the journal; tokens find threads and namespaces all the same. What becomes of threads is what was
-    chosen then. Whom the journal says to be let in again is let in. One that a hold stops is returned as it is.
+    chosen then. Whom the journal says to be let in again is let in. One that a hold stops is returned as it is. Items
+    that nobody can read or name any more go last, whoever's they were.
     """
     last = {bytes.fromhex(line["token"]): line for line in journaled}
     erased = {bytes.fromhex(line["token"]): line for line in journaled if not line.get("readmitted")}
@@ -67,6 +68,7 @@ def reconcile(scope: Scope, eraser: Eraser, journaled: Sequence[Line]) -> Op[lis
         except HoldError:
             made = yield from requests.get(scope, made.id)
         done.append(made.shown())
+    yield from eraser.items.drop_shut()
     for mark, line in last.items():
         stone = (yield from stones.read(scope, [mark])).get(mark, {}) if line.get("readmitted") else {}
         if stone.get("standing") and (mark in lost or stone.get("at", 0) <= line.get("at", 0)):

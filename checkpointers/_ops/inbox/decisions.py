@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -111,14 +112,15 @@ def rename_deciders(scope: Scope, mark: bytes) -> Op[int]:
     """Take a person out of the decisions they made, which stay: their name, and what they remarked in their own words.
 
     Returns:
-        How many decisions there were.
+        How many decisions this has changed.
     """
     count = 0
     while True:
         docs, found = yield from decided_by(scope, mark, b"")
         for one in found:
-            yield from _change(scope, one, partial(_without, pseudonym(mark)), lambda entry: None)
-        count += len(found)
+            with suppress(InterruptNotFoundError):  # another worker was faster
+                yield from _change(scope, one, partial(_without, scope, mark), lambda entry: None)
+                count += 1
         threads = dict.fromkeys(ormsgpack.unpackb(doc.body)[0] for doc in docs)
         yield from keeping.clear(scope, [ThreadKey(scope.tenant, thread) for thread in threads])
         yield from drop_docs(scope, DECIDERS, [doc.key for doc in docs])
@@ -126,8 +128,10 @@ def rename_deciders(scope: Scope, mark: bytes) -> Op[int]:
             return count
 
 
-def _without(name: str, entry: Entry, now: int) -> Entry:
-    return entry if entry.by is None else replace(entry, by=name, remark=entry.remark and ERASED)
+def _without(scope: Scope, mark: bytes, entry: Entry, now: int) -> Entry:
+    if entry.by is None or token(scope, entry.by) != mark:
+        raise InterruptNotFoundError
+    return replace(entry, by=pseudonym(mark), remark=entry.remark and ERASED)
 
 
 def drop_subjects(scope: Scope, key: ThreadKey, marks: Collection[bytes]) -> Op[None]:

@@ -83,13 +83,13 @@ async def database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
 class Drill:
     """Vaults over the database, keys and journal in places of their own, called as the test is."""
 
-    def __init__(self, database: Any, folder: Path) -> None:
-        self.database, self._folder = database, folder
+    def __init__(self, database: Any, folder: Path, **options: Any) -> None:
+        self.database, self._folder, self._options = database, folder, options
 
     def open(self) -> Vault:
         url = f"sqlite:///{self.database.url}" if isinstance(self.database, SealedSqlite) else self.database.url
         keys = f"sqlite:///{self._folder / 'keys.db'}"
-        return Vault.open(url, keyring=KEYRING, keys_url=keys, journal=self._folder / "journal.jsonl")
+        return Vault.open(url, keyring=KEYRING, keys_url=keys, journal=self._folder / "journal.jsonl", **self._options)
 
     def named(self, what: Any) -> Any:
         return InThreads(what) if self.database.mode == "sync" else what
@@ -118,8 +118,9 @@ def rows_of(vault: Vault) -> tuple[int, int]:
     return len(threads), len(rows)
 
 
-async def test_a_restored_payload_backup_is_shut_and_goes_again(database: Any, tmp_path: Path) -> None:
-    drill = Drill(database, tmp_path)
+@pytest.mark.parametrize("hidden", [False, True], ids=["named", "hidden"])
+async def test_a_restored_payload_backup_is_shut_and_goes_again(database: Any, hidden: bool, tmp_path: Path) -> None:
+    drill = Drill(database, tmp_path, pseudonymise_ids=hidden)
     with drill.open() as vault:
         fill(vault)
     restore = database.backup(tmp_path)
