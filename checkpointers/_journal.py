@@ -12,6 +12,8 @@ from typing import Any
 from stepvault._core.ids import text_of
 from stepvault.errors import ConfigurationError, ErasureError
 
+TOKEN = 16  # bytes
+
 logger = logging.getLogger("stepvault")
 
 
@@ -68,8 +70,9 @@ class Journal:
     def _read(self, number: int, line: bytes) -> dict[str, Any] | None:
         try:
             found: dict[str, Any] = json.loads(line)
-            for name in ("token", "tenant"):
-                bytes.fromhex(found[name])
+            bytes.fromhex(found["tenant"])
+            if len(bytes.fromhex(found["token"])) != TOKEN:
+                raise ValueError  # a shorter one would be the beginning of others
         except (ValueError, TypeError, KeyError) as exc:
             # A file system may leave NULs where a line was not written any more.
             if line.lstrip(b"\0")[:1] in (b"", b"{") and not line.endswith(b"}"):

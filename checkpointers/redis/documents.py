@@ -9,7 +9,7 @@ from stepvault._core.rows import Doc, DocChange, beyond
 from stepvault.checkpointers._dialect import LISTED
 from stepvault.checkpointers.redis.keys import Keys
 from stepvault.erasure import PurgeStep
-from stepvault.errors import StorageError
+from stepvault.errors import ConfigurationError, StorageError
 
 _PAGE = 500
 _END = b"\0"
@@ -110,7 +110,7 @@ def _started(*command: str) -> Op[PurgeStep]:
     name = f"redis {command[0]}"
     try:
         yield Batch([Command(command)])
-    except StorageError as exc:
+    except (StorageError, ConfigurationError) as exc:
         return PurgeStep(name, False, f"{type(exc).__name__}: busy, or not allowed to this role", retryable=True)
     return PurgeStep(name, True, "begun on the node this process is connected to", retryable=True)
 

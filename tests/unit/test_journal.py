@@ -9,7 +9,7 @@ import pytest
 from stepvault.checkpointers._journal import Journal
 from stepvault.errors import ErasureError
 
-LINE = {"token": "00ff", "tenant": ""}
+LINE = {"token": "00ff" * 8, "tenant": ""}
 
 
 @pytest.mark.parametrize("size", [1, 10, 25])
@@ -36,7 +36,17 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     assert not list(Journal(tmp_path / "none").lines())
 
 
-@pytest.mark.parametrize("line", [b"[1]", b"null", b"{}", b'{"token": "zz", "tenant": ""}', b'\xff\xfe{"token": ""'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[1]",
+        b"null",
+        b"{}",
+        b'{"token": "zz", "tenant": ""}',
+        b'{"token": "00", "tenant": ""}',
+        b'\xff\xfe{"token": ""',
+    ],
+)
 def test_a_line_that_is_no_tombstone_is_named(line: bytes, tmp_path: Path) -> None:
     file = tmp_path / "journal"
     file.write_bytes(line + b"\n")

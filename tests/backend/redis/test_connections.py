@@ -18,6 +18,7 @@ from stepvault import Vault
 from stepvault._drivers.redis_connect import endpoint_of
 from stepvault.checkpointers.redis import RedisSaver
 from stepvault.checkpointers.redis.aio import AsyncRedisSaver
+from stepvault.encryption import Keyring
 from stepvault.errors import (
     ConfigurationError,
     EventLoopError,
@@ -282,6 +283,37 @@ async def test_the_documented_commands_are_enough(valkey_server: Any, client: re
         saver.delete_for_runs(["r"])
         saver.delete_thread("t")
         await saver.aclose()
+    client.execute_command("ACL", "DELUSER", "app")
+
+
+FURTHER = "+sadd +smembers +sismember +smismember +srem +sscan +zcard +zcount +zrange +zrangebyscore +zrevrange"
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_the_documented_commands_are_enough_for_erasures(
+    valkey_server: Any, client: redis.Redis, tmp_path: Path, sealed: bool
+) -> None:
+    """What the role may not do is in the receipt, and stops nothing."""
+    client.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~stepvault:*", *NEEDED.split(), *FURTHER.split())
+    options: dict[str, Any] = {"journal": tmp_path / "journal", "vacuum": True}
+    if sealed:
+        options["keyring"] = Keyring.generate()
+    with Vault.open(valkey_server.url.replace("redis://", "redis://app:pw@"), **options) as vault:
+        put(vault.checkpointer, "t", 1)
+        vault.checkpointer.put(config("hers", user_id=["ann", "bob"]), checkpoint(1), {"source": "loop"}, {})
+        vault.store.put(("users", "ann"), "k", {"likes": "tea"})
+        assert len(vault.store.search(("users",), filter={"likes": "tea"})) == 1
+        vault.subjects.link("ann", "a-17")
+        vault.erasure.hold("ann", "case 7")
+        vault.erasure.release("ann")
+        done = vault.erasure.erase("a-17", shared="anonymise", plan=vault.erasure.plan("a-17"))
+        assert done.counts == {"anonymised": 1, "items": 1}
+        assert [step.done for step in done.purge] == [False] * 3
+        assert [one.state for one in vault.erasure.resume()] == ["receipted"]
+        assert vault.erasure.reconcile() == []
+        vault.erasure.readmit("ann")
+        vault.sweep()
+        vault.health()
     client.execute_command("ACL", "DELUSER", "app")
 
 
