@@ -24,6 +24,7 @@ from stepvault.errors import (
     PayloadError,
     RowMismatchError,
     StateInvalidError,
+    StepvaultError,
     TamperedError,
     TruncatedError,
     UnknownTypeError,
@@ -118,6 +119,10 @@ def _verify(scope: Scope, key: ThreadKey, row: CheckpointRow, loaded: Loaded | N
         reading.failed("state invalid", ns, checkpoint_id, str(exc))
     except PayloadError as exc:
         reading.failed("unreadable", ns, checkpoint_id, str(exc))
+    except StepvaultError:
+        raise
+    except (TypeError, ValueError, LookupError) as exc:  # parts that no writer of ours puts together
+        reading.failed("unreadable", ns, checkpoint_id, f"a record is damaged ({type(exc).__name__})")
     else:
         reading.passed(ns, checkpoint_id)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from stepvault.checkpointers.redis.indexes import Indexes
 from stepvault.checkpointers.redis.keys import member_of
 from stepvault.checkpointers.redis.packing import bucket, thread_key, unpack_writes
 from stepvault.checkpointers.redis.reading import Reading
-from stepvault.errors import ConflictError
+from stepvault.errors import ConflictError, StorageCorruptError
 
 _INTERRUPT = -3  # `k` of an interrupt, as LangGraph numbers it
 _ATTEMPTS = 8  # each with four times as many to spare
@@ -99,7 +100,7 @@ class Listing(Reading, Indexes):
                 if not reply:
                     yield from self._sweep(index, [(member, score)])
                 elif reply[0]:
-                    found.append(_summary(after, reply))
+                    found.append(_sound(self.keys.thread(member), after, reply))
         return found
 
     def _latest(self, tenant: bytes, limit: int, after: int | None) -> Op[list[tuple[bytes, bytes, int]]]:
@@ -131,6 +132,16 @@ def _merge(into: Loaded, loaded: Loaded) -> None:
     into.writes += loaded.writes
     numbers = {chunk.no for chunk in into.chunks}
     into.chunks += [chunk for chunk in loaded.chunks if chunk.no not in numbers]
+
+
+def _sound(address: bytes, no: int, reply: Sequence[Any]) -> ThreadSummary:
+    try:
+        return _summary(no, reply)
+    except (ValueError, struct.error) as exc:
+        raise StorageCorruptError(
+            f"The header of the thread at {address.decode(errors='replace')} is damaged; restore it from a backup, or "
+            "remove it."
+        ) from exc
 
 
 def _summary(no: int, reply: Sequence[Any]) -> ThreadSummary:

@@ -40,7 +40,8 @@ def header_of(address: bytes, reply: Sequence[Any]) -> tuple[ThreadRow, bytes] |
         return None
     if reply[0] == b"FORMAT":
         raise SchemaTooNewError(
-            f"{address.decode(errors='replace')} has format {reply[1].decode()}, unknown to this version; upgrade."
+            f"{address.decode(errors='replace')} has format {reply[1].decode(errors='replace')}, unknown to this "
+            "version; upgrade."
         )
     return ThreadRow(address, reply[1], reply[2], reply[4]), reply[3]
 

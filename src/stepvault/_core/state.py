@@ -15,6 +15,7 @@ from stepvault._core.manifest import Extents
 from stepvault.errors import TruncatedError
 
 FOREVER = -1
+_DAMAGED = "The state of a thread row is damaged; restore the row from a backup."
 _EXPIRES_AT = 9  # its place in a packed state
 
 
@@ -115,7 +116,7 @@ class State:
                 bool(by_default),
             )
         except (ValueError, TypeError) as exc:
-            raise TruncatedError("The state of a thread row is damaged; restore the row from a backup.") from exc
+            raise TruncatedError(_DAMAGED) from exc
 
     def generation(self, uid: bytes) -> bytes:
         """What a run must have loaded to go on writing."""
@@ -124,13 +125,13 @@ class State:
     @staticmethod
     def head_of(packed: bytes) -> bytes | None:
         """The head alone, for who looks at many threads."""
-        parts = ormsgpack.unpackb(packed)
+        parts = _parts(packed)
         return parts[1] if len(parts) > 1 else None
 
     @staticmethod
     def subjects_of(packed: bytes) -> tuple[bytes, ...]:
         """The subjects alone, for who looks at many threads."""
-        parts = ormsgpack.unpackb(bytes(packed))
+        parts = _parts(bytes(packed))
         return tuple(parts[4] or ()) if len(parts) > 4 else ()
 
     @staticmethod
@@ -139,7 +140,7 @@ class State:
 
         None: it has no deadline. 0: not as it stands, as it waits for a human.
         """
-        parts = ormsgpack.unpackb(packed)
+        parts = _parts(packed)
         if len(parts) <= _EXPIRES_AT or not parts[_EXPIRES_AT]:
             return None
         if parts[2]:
@@ -166,3 +167,13 @@ class State:
             self.extents, self.head, self.pending, self.lease, self.subjects, self.run_head, self.tick, self.answered,
             ttl, expires_at, self.since_trim, self.fenced, self.compacted, self.paused, self.scrubbed, ttl_by_default,
         )  # fmt: skip
+
+
+def _parts(packed: bytes) -> list[Any]:
+    try:
+        parts = ormsgpack.unpackb(packed)
+        if type(parts) is list:
+            return parts
+    except ValueError:
+        pass
+    raise TruncatedError(_DAMAGED)

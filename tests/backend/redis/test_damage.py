@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import redis
 
 from stepvault.checkpointers.redis import RedisSaver
 from stepvault.encryption import Keyring
-from stepvault.errors import KeyNotFoundError, PayloadError, PlaintextRejectedError, StorageCorruptError
+from stepvault.errors import KeyNotFoundError, PayloadError, PlaintextRejectedError, StepvaultError, StorageCorruptError
 from tests.backend.redis.building import checkpoint_id, config, put
 
 LAST = 4
@@ -56,6 +57,20 @@ def is_readable(saver: RedisSaver, sealed: bool) -> bool:
             said.append(str(exc))
     assert all("'t'" in text and checkpoint_id(LAST) in text for text in said), said
     return not said
+
+
+@pytest.mark.parametrize("name", ["v", "n", "m", "t", "x", "id"])
+def test_a_damaged_header_has_an_error_with_a_name(valkey_server: Any, client: redis.Redis, name: str) -> None:
+    with RedisSaver(valkey_server.url) as saver:
+        put(saver, "t", 1, a=1)
+        (key,) = client.keys("*:ck:*")
+        client.hset(key, name, b"\xff\xff\xff")
+    with RedisSaver(valkey_server.url) as saver:
+        for read in (saver.threads, lambda: saver.get_tuple(config("t")), lambda: put(saver, "t", 2, a=2)):
+            with contextlib.suppress(StepvaultError):
+                read()
+        client.delete(key)
+        assert len(saver.threads()) == 0
 
 
 def test_a_script_that_meets_damage_ends(valkey_server: Any, client: redis.Redis) -> None:
