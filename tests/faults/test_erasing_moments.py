@@ -100,7 +100,7 @@ def living_keys(vault: Vault) -> list[Any]:
     return [row for row in rows if row.wrapped is not None]
 
 
-@pytest.mark.parametrize("moments", [pytest.param(range(7, 10), id="few"), _SOAK])
+@pytest.mark.parametrize("moments", [pytest.param(range(5, 10), id="few"), _SOAK])
 async def test_a_thread_that_becomes_shared_keeps_its_memory(moments: range, pair: tuple[Vault, Vault]) -> None:
     kept = []
     for moment in moments:
