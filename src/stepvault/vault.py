@@ -324,7 +324,7 @@ def _parts(url: str | None, options: dict[str, Any]) -> Parts:
     stored |= {name: options[name] for name in _SHARED if name in options}
     if scheme in ("sqlite", "memory"):
         return _sqlite(url, options, stored)
-    if scheme in ("postgresql", "postgres"):
+    if scheme.split("+")[0] in ("postgresql", "postgres"):  # SQLAlchemy's form too
         return _postgres(url, options, stored)
     if scheme.split("+")[0] in ("redis", "rediss", "unix", "valkey", "valkeys"):
         return _redis(url, options, stored)

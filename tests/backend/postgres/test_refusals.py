@@ -72,6 +72,12 @@ async def test_a_read_only_server(caller: Caller, postgres_url: str) -> None:
     await refused(caller, postgres_url, "default_transaction_read_only = on", StorageReadOnlyError, "to the primary")
 
 
+def test_a_vault_takes_the_url_of_sqlalchemy_as_savers_do(postgres_url: str) -> None:
+    with Vault.open(postgres_url.replace("postgresql://", "postgresql+psycopg://")) as vault:
+        vault.store.put(("a",), "k", {"v": 1})
+        assert len(vault.threads()) == 0
+
+
 def test_health_says_why_nothing_can_be_written(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as admin, Vault.open(postgres_url) as vault:
         vault.setup()
