@@ -181,6 +181,10 @@ class Dialect(Protocol):
         """One page of the thread overview, newest first."""
         ...
 
+    def born(self, thread: ThreadRow) -> Op[int | None]:
+        """When a thread was made, in milliseconds since 1970; None if it is gone."""
+        ...
+
     def notes(self, thread: ThreadRow, prefix: bytes) -> Op[list[Note]]:
         """A thread's notes whose keys begin with `prefix`, in key order."""
         ...

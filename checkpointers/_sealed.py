@@ -259,6 +259,9 @@ class SealedDialect(SealedMoving):
 
     # -- notes and docs
 
+    def born(self, thread: ThreadRow) -> Op[int | None]:
+        return (yield from self._inner.born(thread._replace(no=place_of(thread).no)))
+
     def notes(self, thread: ThreadRow, prefix: bytes) -> Op[list[Note]]:
         place = place_of(thread)
         assert len(prefix) <= 1, "longer ones are not kept in the order of keys"

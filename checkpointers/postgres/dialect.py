@@ -262,6 +262,10 @@ class PostgresDialect(Removing):
 
     # -- notes and docs
 
+    def born(self, thread: ThreadRow) -> Op[int | None]:
+        rows = yield from self._ask("born", no=Int8(thread.no))
+        return rows[0][0] if rows else None
+
     def notes(self, thread: ThreadRow, prefix: bytes) -> Op[list[Note]]:
         rows = yield from self._ask("notes", no=Int8(thread.no), prefix=prefix, beyond=beyond(prefix))
         return [Note(*row) for row in rows]

@@ -153,6 +153,9 @@ LEFT JOIN LATERAL (
     SELECT id FROM {checkpoint} c WHERE c.t = t.no AND c.ns = '' ORDER BY id DESC LIMIT 1) c ON true
 ORDER BY t.no DESC
 
+-- name: born
+SELECT created_at FROM {thread} WHERE no = %(no)s
+
 -- name: notes
 SELECT key, body FROM {note} WHERE t = %(no)s AND key >= %(prefix)s AND key < %(beyond)s ORDER BY key
 

@@ -173,6 +173,11 @@ class Reading(Holds):
             ]
         return loaded
 
+    def born(self, thread: ThreadRow) -> Op[int | None]:
+        """See `Dialect`."""
+        (created,) = yield Batch([Command(("HGET", thread.no, "t"))], retry=True)
+        return None if created is None else int(created)
+
     def notes(self, thread: ThreadRow, prefix: bytes) -> Op[list[Note]]:
         (flat,) = yield Batch([Script("notes", (thread.no,), (thread.uid, prefix))], retry=True)
         return sorted(Note(key, body) for key, body in zip(flat[::2], flat[1::2], strict=True))

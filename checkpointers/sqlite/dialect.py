@@ -222,6 +222,10 @@ class SqliteDialect(Schema, Purging, Locking):
 
     # -- notes and docs
 
+    def born(self, thread: ThreadRow) -> Op[int | None]:
+        (rows,) = yield Batch([Stmt(SQL["born"], (thread.no,))])
+        return rows[0][0] if rows else None
+
     def notes(self, thread: ThreadRow, prefix: bytes) -> Op[list[Note]]:
         (rows,) = yield Batch([Stmt(SQL["notes"], (thread.no, prefix, beyond(prefix)))])
         return [Note(*row) for row in rows]

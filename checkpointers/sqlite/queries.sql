@@ -82,6 +82,9 @@ VALUES (coalesce(?1, (SELECT no FROM stepvault_thread WHERE tenant = ?2 AND thre
 -- name: drop_note
 DELETE FROM stepvault_note WHERE t = ?1 AND key = ?2
 
+-- name: born
+SELECT created_at FROM stepvault_thread WHERE no = ?1
+
 -- name: notes
 SELECT key, body FROM stepvault_note WHERE t = ?1 AND key >= ?2 AND key < ?3 ORDER BY key
 

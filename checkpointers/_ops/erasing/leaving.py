@@ -1,13 +1,14 @@
-"""Threads that leave: noted in the request before, so that what led to them and their memory go after them in any case.
+"""Threads that leave: what led to them and their memory go after them in any case, whoever is killed in between.
 
-Who is killed in between, or does not hear that it was done, leaves the note. It says which generation of the thread
-was to go, and when: one that stands was spared, and keeps its memory; where another of that id stands by then, memory
-that is older than the note was not its.
+The hints to a person's threads stand until nothing is left of these, so who goes on comes by again. Where there is no
+thread by then, nobody can tell any more what led to it: it is noted in the request, and looked for at the end. Where
+another of that id stands, which is younger than the tombstone, older memory was not its. A thread that is anonymised
+is noted before, with its generation: one that stands unchanged was spared, and keeps its memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from stepvault._core.knowledge import ThreadKey
@@ -24,29 +25,35 @@ from stepvault.checkpointers._ops.spaces import drop_docs, space
 _PAGE = 500
 
 
-def note(scope: Scope, request_id: str, threads: Sequence[tuple[ThreadKey, ThreadRow | None]]) -> Op[bytes]:
-    """Note threads that are about to leave, or that are not there although something leads to them.
+def note(scope: Scope, request_id: str, key: ThreadKey, thread: ThreadRow) -> Op[bytes]:
+    """Note a thread that is about to be anonymised.
 
     Returns:
-        What the notes are known by: another worker may note the same threads.
+        What the note is known by: another worker may note the same thread.
     """
     mark = scope.core.random(8)
-    if threads:
-        now = yield from scope.core.dialect.now()
-        entries = [[bytes(key.thread), _generation(row) if row else b"", now, mark] for key, row in threads]
+    entry = [bytes(key.thread), _generation(thread), (yield from scope.core.dialect.now()), mark]
 
-        def alter(present: Request) -> Request:
-            noted = [*present.leaving, *entries] if present.state == "tombstoned" else present.leaving
-            return replace(present, leaving=noted)
+    def alter(present: Request) -> Request:
+        noted = [*present.leaving, entry] if present.state == "tombstoned" else present.leaving
+        return replace(present, leaving=noted)
 
-        yield from requests.change(scope, request_id, alter, durable=False)
+    yield from requests.change(scope, request_id, alter, durable=False)
     return mark
 
 
-def settled(request: Request, threads: Collection[bytes]) -> Request:
-    """A request without notes on these threads: of them nothing is left."""
-    done = set(threads)
-    return replace(request, leaving=[entry for entry in request.leaving if entry[0] not in done])
+def missed(request: Request, keys: Sequence[ThreadKey]) -> Request:
+    """A request that says of threads that they were gone before somebody could see to what led to them."""
+    entries = [[bytes(key.thread), b"", request.tombstoned] for key in keys]
+    return replace(request, leaving=[*request.leaving, *entries]) if entries else request
+
+
+def outgrow(scope: Scope, key: ThreadKey, thread: ThreadRow, since: int) -> Op[None]:
+    """Take from a thread that was made since a time the memory of one that had its id before."""
+    if scope.core.wired.store is not None:
+        born = yield from scope.core.dialect.born(thread)
+        if born is not None and born >= since:
+            yield from reads.forget_before(scope, key, since)
 
 
 def with_memory(
@@ -55,7 +62,7 @@ def with_memory(
     """Delete the memory of a thread after a change of it, if that was made; how many items it had."""
     if not items.has_scopes:
         return (yield from change), 0
-    mark = yield from note(scope, request_id, [(key, thread)])
+    mark = yield from note(scope, request_id, key, thread)
     done = yield from change
     count = (yield from items.delete_scopes([key])) if done else 0
 

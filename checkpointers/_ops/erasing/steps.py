@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -169,9 +169,9 @@ def _delete(scope: Scope, eraser: Eraser, current: Request) -> Op[Request]:
             hints = yield from _hints(scope, mark)
             if not hints:
                 break
-            counts, settled = yield from _delete_page(scope, eraser, current, mark, [*hints.values()])
+            counts, missed = yield from _delete_page(scope, eraser, current, mark, [*hints.values()])
+            yield from _count(scope, eraser, current, counts, missed)
             yield from drop_docs(scope, SUBJECTS, [*hints])
-            yield from _count(scope, eraser, current, counts, settled)
         renamed = yield from decisions.rename_deciders(scope, mark)
         yield from _count(scope, eraser, current, {"decisions": renamed})
     for place in current.lists or [of_subject(scope, name) for name in current.subjects]:
@@ -198,51 +198,55 @@ def _hints(scope: Scope, mark: bytes) -> Op[dict[bytes, ThreadKey]]:
 
 
 def _count(
-    scope: Scope, eraser: Eraser, current: Request, more: Mapping[str, int], settled: Collection[bytes] = ()
+    scope: Scope, eraser: Eraser, current: Request, more: Mapping[str, int], missed: Sequence[ThreadKey] = ()
 ) -> Op[None]:
-    """Add to the counts; of the settled threads nothing is left."""
+    """Add to the counts; of threads that were missed something may be left."""
 
     def alter(present: Request) -> Request:
         counts = dict(present.counts)
         for name, count in more.items():
             if count:
                 counts[name] = counts.get(name, 0) + count
-        return replace(leaving.settled(present, settled), counts=counts)
+        return replace(leaving.missed(present, missed), counts=counts)
 
-    if settled or any(more.values()):
+    if missed or any(more.values()):
         eraser.progress((yield from requests.change(scope, current.id, alter, durable=False)))
 
 
 def _delete_page(
     scope: Scope, eraser: Eraser, current: Request, mark: bytes, keys: Sequence[ThreadKey]
-) -> Op[tuple[Counter[str], list[bytes]]]:
+) -> Op[tuple[Counter[str], list[ThreadKey]]]:
     """Remove together the threads that go, then see to each of the others; the hints that led here stay.
 
     Returns:
-        What was done, and the threads of which nothing is left; of the others that were noted something may be.
+        What was done, and the threads that were not there although something led to them.
     """
-    looked = [row for row, _ in (yield from scope.core.dialect.notes_at([(key, b"") for key in keys]))]
-    pairs = list(zip(keys, looked, strict=True))
-    going = [(key, row) for key, row in pairs if row is None or _choice(current, mark, row) == "erase"]
-    yield from leaving.note(scope, current.id, going)
-    found: Sequence[Deleted | ThreadRow | None] = looked
-    items = 0
     if current.own == "erase":
         beside = None if current.shared == "erase" else current.tokens
         found, items = yield from keeping.delete_of(scope, keys, mark, beside)
-    gone = {key: one.checkpoints for key, one in zip(keys, found, strict=True) if isinstance(one, Deleted)}
-    left = yield from keeping.clear(
-        scope, [key for key, one in zip(keys, found, strict=True) if one is None], led_by=mark
-    )
-    items += yield from eraser.items.delete_scopes([*gone, *left])
-    counts = Counter(threads=len(gone) + len(left), checkpoints=sum(gone.values()), items=items)
-    settled = [key.thread for key in (*gone, *left)]
+    else:
+        looked = yield from scope.core.dialect.notes_at([(key, b"") for key in keys])
+        found, items = [thread for thread, _ in looked], 0
+    gone, absent, others = list[ThreadKey](), list[ThreadKey](), list[tuple[ThreadKey, ThreadRow | None]]()
+    checkpoints = 0
     for key, one in zip(keys, found, strict=True):
-        if not isinstance(one, Deleted):
-            done = yield from _delete_thread(scope, eraser, current, mark, key, one)
-            counts.update(done)
-            settled += [key.thread] if done else []
-    return counts, settled
+        if isinstance(one, Deleted):
+            gone.append(key)
+            checkpoints += one.checkpoints
+        else:
+            others.append((key, one))
+            if one is None:
+                absent.append(key)
+    left = yield from keeping.clear(scope, absent, led_by=mark)
+    items += yield from eraser.items.delete_scopes([*gone, *left])
+    counts = Counter(threads=len(gone) + len(left), checkpoints=checkpoints, items=items)
+    missed: list[ThreadKey] = []
+    for key, row in others:
+        done = yield from _delete_thread(scope, eraser, current, mark, key, row)
+        counts.update(done or {})
+        if done is None and key not in left:
+            missed.append(key)
+    return counts, missed
 
 
 def _choice(current: Request, mark: bytes, thread: ThreadRow) -> str | None:
@@ -255,20 +259,24 @@ def _choice(current: Request, mark: bytes, thread: ThreadRow) -> str | None:
 
 def _delete_thread(
     scope: Scope, eraser: Eraser, current: Request, mark: bytes, key: ThreadKey, row: ThreadRow | None
-) -> Op[dict[str, int]]:
+) -> Op[dict[str, int] | None]:
     """Remove a thread and its memory, or the person from one that stays; close one that is about to be made.
 
     `row` is the thread as it was read together with others; the hint that led here is dropped with theirs.
+
+    Returns:
+        What was done; None if there is no such thread, any more or yet.
     """
     while True:
         thread = row or (yield from thread_of(scope, key))
         row = None
         if thread is None:
             if (yield from shut(scope, key, None)):
-                return {}
+                return None
             continue
         choice = _choice(current, mark, thread)
         if choice is None:
+            yield from leaving.outgrow(scope, key, thread, current.tombstoned)
             if (yield from shut(scope, key, thread)):
                 return {}
             continue
