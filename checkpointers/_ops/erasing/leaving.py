@@ -44,7 +44,7 @@ def note(scope: Scope, request_id: str, key: ThreadKey, thread: ThreadRow) -> Op
 
 def missed(request: Request, keys: Sequence[ThreadKey]) -> Request:
     """A request that says of threads that they were gone before somebody could see to what led to them."""
-    entries = [[bytes(key.thread), b"", request.tombstoned] for key in keys]
+    entries = [[bytes(key.thread), b"", request.tombstoned + 1] for key in keys]
     return replace(request, leaving=[*request.leaving, *entries]) if entries else request
 
 
@@ -52,8 +52,8 @@ def outgrow(scope: Scope, key: ThreadKey, thread: ThreadRow, since: int) -> Op[N
     """Take from a thread that was made since a time the memory of one that had its id before."""
     if scope.core.wired.store is not None:
         born = yield from scope.core.dialect.born(thread)
-        if born is not None and born >= since:
-            yield from reads.forget_before(scope, key, since)
+        if born is not None and born > since:
+            yield from reads.forget_before(scope, key, since + 1)  # to the end of that millisecond
 
 
 def with_memory(
