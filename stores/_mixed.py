@@ -36,7 +36,10 @@ class Mixed:
         for prefix in work.namespaces:
             reply.namespaces.append((yield from self._mixed_namespaces(names, prefix)))
         if work.puts or work.deletes:
-            yield from self.inner.work(names.tenant, (yield from self._mixed_writes(names, work)))
+            asked = yield from self._mixed_writes(names, work)
+            yield from self.inner.work(names.tenant, asked)
+            if asked.puts and not self.grows_plain:
+                yield from self._confirm(names, work, asked)
         return reply
 
     def _mixed_writes(self, names: Names, work: Work) -> Op[Work]:
@@ -104,6 +107,9 @@ class Mixed:
         return sorted(ns for ns in found if ns.startswith(prefix))
 
     def _marks(self, names: Names, people: Sequence[bytes]) -> list[bytes]:
+        raise NotImplementedError
+
+    def _confirm(self, names: Names, work: Work, asked: Work) -> Op[None]:
         raise NotImplementedError
 
     def _sealed(self, names: Names, puts: Sequence[NewItem], people: Sequence[bytes] = ()) -> Op[list[NewItem]]:

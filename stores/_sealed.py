@@ -12,12 +12,13 @@ from itertools import islice
 from typing import Any
 
 from stepvault._core import identity
-from stepvault._core.envelope import check, is_sealed
+from stepvault._core.envelope import check, is_sealed, key_id_of
+from stepvault._core.labels import THREAD_ROOT
 from stepvault._core.people import digest_of, named_in
 from stepvault._core.plan import Op
 from stepvault._core.sealing import Sealer
 from stepvault._keystore.keys import Keys
-from stepvault.errors import KeyShreddedError
+from stepvault.errors import KeyShreddedError, StorageUnavailableError
 from stepvault.stores._dialect import (
     Dialect,
     Find,
@@ -41,6 +42,8 @@ from stepvault.stores._sealed_namespaces import Namespaces
 
 _PAGE = 1000
 _TENANTS = 64
+_AGAIN = 4  # times that a put is sealed anew
+_OF_THREADS = f"{THREAD_ROOT}\0".encode()  # a thread's memory: its keys go with it, and its id is soon used again
 
 
 class SealedDialect(Namespaces, Reembedding, Mixed):
@@ -101,6 +104,8 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
             return (yield from self._mixed(names, work))
         asked = yield from self._asked(names, work)
         found = yield from self.inner.work(tenant, asked)
+        if asked.puts:
+            yield from self._confirm(names, work, asked)
         rows = [row for row in found.gets if row]
         for hits in found.finds:
             rows += [hit.row for hit in hits]
@@ -116,6 +121,19 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
         for listed in found.namespaces:
             reply.namespaces.append((yield from self._listed(names, listed)))
         return reply
+
+    def _confirm(self, names: Names, work: Work, asked: Work) -> Op[None]:
+        """Store again what was sealed with a key that was destroyed meanwhile, by another process even."""
+        for _ in range(_AGAIN):
+            used = {names.owner(put.ns): key_id_of(put.body) for put in asked.puts}
+            pairs = zip(work.puts, asked.puts, strict=True)
+            of_threads = {names.owner(put.ns) for plain, put in pairs if plain.ns.startswith(_OF_THREADS)}
+            if not (yield from self.keys.overtaken(used, of_threads)):
+                return
+            asked = Work(puts=(yield from self._sealed(names, work.puts, work.people)))
+            asked.people = self._marks(names, work.people)
+            yield from self.inner.work(names.tenant, asked)
+        raise StorageUnavailableError("Keys of these namespaces are destroyed again and again; repeat the write later.")
 
     def _asked(self, names: Names, work: Work) -> Op[Work]:
         """What the database is asked: all but rankings by what is inside the envelopes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from stepvault._core.key_cache import SURE
 from stepvault._core.plan import Call, Op
 from stepvault.checkpointers._ops import people
 from stepvault.checkpointers._ops.context import Scope
@@ -15,6 +16,7 @@ from stepvault.checkpointers._ops.erasing.stones import Stone
 from stepvault.checkpointers._ops.inbox import decisions
 from stepvault.checkpointers._ops.spaces import space
 from stepvault.checkpointers._ops.subjects import SUBJECTS, token
+from stepvault.checkpointers._ops.waiting import sleeping
 from stepvault.erasure import ErasureRequest
 from stepvault.errors import HoldError
 
@@ -36,6 +38,8 @@ def _let_in(scope: Scope, eraser: Eraser, mark: bytes, stone: Stone) -> Op[None]
         now = yield from scope.core.dialect.now()
         line = {"token": mark.hex(), "tenant": scope.tenant.hex(), "readmitted": True, "at": now}
         yield Call(lambda: eraser.journal(line))  # type: ignore[misc]
+    if stone.get("standing") and scope.core.keys is not None:
+        yield sleeping(SURE)  # until no process seals with a key that the erasure has destroyed
     yield from eraser.items.refuse([mark], erased=False)
     if stone.get("standing"):
         yield from stones.lift(scope, mark, stone)

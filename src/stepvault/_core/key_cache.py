@@ -14,6 +14,7 @@ Ticket: TypeAlias = tuple[float, int]  # until when it is fresh, and the purges 
 
 LIMIT = 1024
 MAX_TTL = 60.0
+SURE = 1.0  # seconds for which what was written need not be looked after
 
 
 class KeyCache:
@@ -46,6 +47,19 @@ class KeyCache:
                 return None
             self._chains.move_to_end(owner)
             return found[1]
+
+    def is_sure(self, owner: bytes) -> bool:
+        """Whether the keys of an owner stood as they are known a moment ago."""
+        with self._lock:
+            found = self._chains.get(owner)
+            return found is not None and self._clock() < found[0] - self._ttl + SURE
+
+    def renew(self, owner: bytes, ticket: Ticket) -> None:
+        """Note that the keys of an owner stood as they are known when the ticket was taken."""
+        expires, purges = ticket
+        with self._lock:
+            if owner in self._chains and purges == self._purges:
+                self._chains[owner] = (expires, self._chains[owner][1])
 
     def ticket(self) -> Ticket:
         """Take one before loading keys: `put` tells by it what is too old."""

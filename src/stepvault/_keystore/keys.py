@@ -5,7 +5,7 @@ In the common case (an owner used within the last minute) asking costs no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from stepvault._core.blind_index import DOC, BlindIndex
@@ -109,6 +109,28 @@ class Keys:
             index = yield from self.index()
             known.update({owner: self._sealer(index, tenant, chains[owner]) for owner in missing})
         return known  # type: ignore[return-value]
+
+    def overtaken(self, sealed: Mapping[bytes, bytes], doubtful: Collection[bytes]) -> Op[bool]:
+        """Whether of these keys, by their owners, some were destroyed; what took their place is read anew.
+
+        A process knows a key for a minute after another has destroyed it. Asked after something was stored, this
+        leaves nothing that nobody can read: what is destroyed later takes what was stored before along. Owners that
+        are not `doubtful` are asked for once a second.
+        """
+        asked = [owner for owner in sealed if owner in doubtful or not self.cache.is_sure(owner)]
+        if not asked:
+            return False
+        ticket = self.cache.ticket()
+        rows = yield from self.at(self.store.load(asked))
+        newest = {row.owner: row.id for row in sorted(rows, key=lambda row: row.gen)}
+        living = {row.id for row in rows if row.wrapped is not None}
+        gone = [owner for owner in asked if sealed[owner] not in living]
+        for owner in asked:
+            if newest.get(owner) == sealed[owner] and owner not in gone:
+                self.cache.renew(owner, ticket)
+        if gone:
+            self.cache.purge(gone)
+        return bool(gone)
 
     def _known(self, tenant: bytes, owner: bytes, stored: Sequence[bytes]) -> Sealer | None:
         """The sealer of an owner, if its keys are in the cache, and those that `stored` was sealed with among them."""
