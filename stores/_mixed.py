@@ -38,7 +38,7 @@ class Mixed:
         if work.puts or work.deletes:
             asked = yield from self._mixed_writes(names, work)
             yield from self.inner.work(names.tenant, asked)
-            if asked.puts and not self.grows_plain:
+            if asked.puts:
                 yield from self._confirm(names, work, asked)
         return reply
 

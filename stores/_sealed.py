@@ -125,7 +125,7 @@ class SealedDialect(Namespaces, Reembedding, Mixed):
     def _confirm(self, names: Names, work: Work, asked: Work) -> Op[None]:
         """Store again what was sealed with a key that was destroyed meanwhile, by another process even."""
         for _ in range(_AGAIN):
-            used = {names.owner(put.ns): key_id_of(put.body) for put in asked.puts}
+            used = {names.owner(put.ns): key_id_of(put.body) for put in asked.puts if is_sealed(put.body)}
             pairs = zip(work.puts, asked.puts, strict=True)
             of_threads = {names.owner(put.ns) for plain, put in pairs if plain.ns.startswith(_OF_THREADS)}
             if not (yield from self.keys.overtaken(used, of_threads)):

@@ -16,7 +16,7 @@ from stepvault.checkpointers import _conversion as thread_conversion
 from stepvault.errors import ConfigurationError, PlaintextRejectedError, SubjectErasedError
 from stepvault.stores._dialect import NewItem, Work
 from tests.contract.building import config, put, whole
-from tests.contract.matrix import Database
+from tests.contract.matrix import Database, RedisDatabase
 from tests.contract.sealed.test_nothing_in_clear import Marker, Places
 from tests.contract.sealed.test_stores import INDEX, Vaults
 
@@ -122,7 +122,11 @@ async def test_pods_with_keys_find_everything_throughout(
         assert (await pod.aget(("own",), f"k{rounds}")).value == {"n": rounds}
         if rounds:
             await pod.adelete(("own",), f"k{rounds - 1}")
-            assert await pod.aget(("own",), f"k{rounds - 1}") is None
+            for _ in range(50 if hidden and isinstance(vaults.database, RedisDatabase) else 1):
+                if (left := await pod.aget(("own",), f"k{rounds - 1}")) is None:
+                    break
+                await asyncio.sleep(0.02)  # it was about to be moved to another key, and is taken from there
+            assert left is None
         await pod.aput(("own",), "same", {"n": rounds})
         rounds += 1
         await asyncio.sleep(0.02)
