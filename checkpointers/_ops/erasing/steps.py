@@ -24,6 +24,7 @@ from stepvault.checkpointers._ops.erasing.telling import tell
 from stepvault.checkpointers._ops.fencing import shut
 from stepvault.checkpointers._ops.inbox import decisions, keeping, queries
 from stepvault.checkpointers._ops.inbox.index import of_subject
+from stepvault.checkpointers._ops.remains import is_gone
 from stepvault.checkpointers._ops.spaces import drop_docs, space
 from stepvault.checkpointers._ops.subjects import PREFIX, SUBJECTS, is_possible, of_thread, token
 from stepvault.erasure import STATES, ErasurePlan, PurgeStep, check_signing, commitment
@@ -276,9 +277,11 @@ def _delete_thread(
             continue
         choice = _choice(current, mark, thread)
         if choice is None:
-            yield from leaving.outgrow(scope, key, thread, current.tombstoned)
+            empty = is_gone(thread)  # closed by a worker that was killed before it said so
+            if not empty:
+                yield from leaving.outgrow(scope, key, thread, current.tombstoned)
             if (yield from shut(scope, key, thread)):
-                return {}
+                return None if empty else {}
             continue
         if choice == "keep":
             yield from decisions.drop_subjects(scope, key, current.tokens)
