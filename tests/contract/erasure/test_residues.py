@@ -33,8 +33,7 @@ def folders(database: Database) -> dict[str, Path]:
 
 def left(database: Database, markers: Markers) -> dict[str, int]:
     found = folders(database)
-    if not all(folder.exists() for folder in found.values()):
-        pytest.skip("the server's files are on another machine")
+    assert all(folder.exists() for folder in found.values()), "the run starts its servers on this machine"
     files = {name: [path for path in folder.rglob("*") if path.is_file()] for name, folder in found.items()}
     contents = {name: b"\0".join(path.read_bytes() for path in paths if path.exists()) for name, paths in files.items()}
     return {name: sum(marker in content for marker in markers.made) for name, content in contents.items()}

@@ -11,7 +11,7 @@ from langgraph.types import Command, interrupt
 
 from tests.contract.hitl.building import SHAPES, App, answer_to, asks, built, chain, note, on_thread, one, parallel
 from tests.contract.hitl.counting import batches
-from tests.contract.matrix import Database
+from tests.contract.matrix import Database, matrix
 
 DURABILITIES = ("sync", "async", "exit")
 
@@ -114,9 +114,8 @@ async def test_an_answer_that_fails_keeps_the_question_answerable(app: App) -> N
     assert await app.agrees(graph) == set()
 
 
+@pytest.mark.parametrize("database", matrix(("async",)), indirect=True)  # only tasks are cancelled
 async def test_a_cancelled_run(app: App) -> None:
-    if app.sync:
-        pytest.skip("only tasks are cancelled")
     begun = asyncio.Event()
     wait = True
 

@@ -89,8 +89,6 @@ async def test_names_stay_readable_unless_told_otherwise(vaults: Vaults, marker:
 
 
 async def test_vectors_may_stay_readable_for_the_database_to_rank(vaults: Vaults) -> None:
-    if "redis" in vaults.database.name:
-        pytest.skip("ranks in the process anyway")
     store = vaults.open(index={**INDEX, "plaintext_vectors": True}).store
     await store.asetup()
     for text in ("aaa", "bbb", "abab"):
